@@ -1,15 +1,14 @@
 /* Lanes of samples and outputs: how tensors are packed for them, and the full axes.
  *
- * Of a vector, lane OUTPUTS s + j is sample s and output j of a block of both; fields alone, see
- * fields.h, have LANES samples and one output. Layouts, i innermost where the networks of a symbol
- * write it, and packed for one block of outputs:
+ * Of a vector, lane OUTPUTS s + j is sample s and output j of a block of both; fields alone have
+ * LANES samples and one output. Layouts, and packed for one block of outputs:
  *     f    (B, I, K1, K2, K3) complex   (batch blocks, elements, re|im, samples)
  *     c    (O, I, K1, K2, K3) complex   (elements, re|im, OUTPUTS), and so c'
  *     b    (rows, P, O, I)              (rows, I, P, OUTPUTS) or (I, rows, P, OUTPUTS), and so b'
  *     out  (B, O, N1, N2, N3)
- * where an element is a mode of an input, (I, K3, K2, K1), on a line (K3, I), so that a column,
- * which is added up or transformed at once, lies together; P are the nodes or points of a row.
- * f' is (batch blocks, columns, pairs of elements, samples, 2, re|im), as registers have it.
+ * where an element is a mode of an input, (I, K3, K2, K1), on a line (K3, I), so that a column lies
+ * together; P are the nodes or points of a row. f' is (batch blocks, columns, pairs of elements,
+ * samples, 2, re|im), as registers have it.
  */
 #define OUTPUTS (LANES / samples) /* of each function's own `samples`, a constant */
 

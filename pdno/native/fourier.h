@@ -44,20 +44,14 @@ INLINE void halves(complex_vector e, complex_vector o, complex_vector *plus,
     *minus = (complex_vector){e.re - scale * re, e.im - scale * im};
 }
 
-/* cos and sin of 2 pi k / radix for the odd radices, k < radix */
-static const float COSINES[8][8] = {
-    [3] = {1, -0.5f, -0.5f},
-    [5] = {1, 0.30901699437494742410f, -0.80901699437494742410f, -0.80901699437494742410f,
-           0.30901699437494742410f},
-    [7] = {1, 0.62348980185873353053f, -0.22252093395631440429f, -0.90096886790241912624f,
-           -0.90096886790241912624f, -0.22252093395631440429f, 0.62348980185873353053f},
-};
-static const float SINES[8][8] = {
-    [3] = {0, 0.86602540378443864676f, -0.86602540378443864676f},
-    [5] = {0, 0.95105651629515357212f, 0.58778525229247312917f, -0.58778525229247312917f,
-           -0.95105651629515357212f},
-    [7] = {0, 0.78183148246802980871f, 0.97492791218182360702f, 0.43388373911755812048f,
-           -0.43388373911755812048f, -0.97492791218182360702f, -0.78183148246802980871f},
+/* cos and sin of 2 pi k / radix for the odd radices, 0 < k < radix / 2 */
+static const float ROOTS[8][4][2] = {
+    [3] = {[1] = {-0.5f, 0.86602540378443864676f}},
+    [5] = {[1] = {0.30901699437494742410f, 0.95105651629515357212f},
+           [2] = {-0.80901699437494742410f, 0.58778525229247312917f}},
+    [7] = {[1] = {0.62348980185873353053f, 0.78183148246802980871f},
+           [2] = {-0.22252093395631440429f, 0.97492791218182360702f},
+           [3] = {-0.90096886790241912624f, 0.43388373911755812048f}},
 };
 
 INLINE void odd_butterfly(complex_vector *a, const int radix, const int sign)
@@ -71,7 +65,9 @@ INLINE void odd_butterfly(complex_vector *a, const int radix, const int sign)
     for (int q = 1; q <= half; q++) {
         complex_vector even = first, odd = {{0}, {0}};
         for (int k = 1; k <= half; k++) {
-            const float c = COSINES[radix][q * k % radix], s = sign * SINES[radix][q * k % radix];
+            const int m = q * k % radix, below = 2 * m > radix;
+            const float *root = ROOTS[radix][below ? radix - m : m];
+            const float c = root[0], s = (below ? -sign : sign) * root[1];
             even.re += c * sums[k].re, even.im += c * sums[k].im;
             odd.re -= s * differences[k].im, odd.im += s * differences[k].re;
         }

@@ -1,13 +1,12 @@
 /* The operators in compiled loops; see pdno/operators/native.py, which calls them.
  *
  * Each lane of a vector does the arithmetic of one sample and output, so a Fourier transform is
- * written as for single numbers and needs no shuffles. The full axes (complex) are transformed
- * into waves, then the rows (the half axis, real) two at a time.
+ * written as for single numbers. The full axes (complex) are transformed into waves, then the rows
+ * (the half axis, real) two at a time. Inlined functions take `samples`, of a vector, as a constant:
+ * 1, LANES / 4, or LANES for fields.
  *
- * Inlined functions take `samples`, of a vector, as a constant: 1, LANES / 4, or LANES for fields.
- * Threads share nothing that is added to: each task has a block of outputs, and a backward task a
- * term of f', which the caller adds up in the order of the blocks. So the bits do not depend on the
- * threads.
+ * Each task has a block of outputs, and a backward task a term of f', which the caller adds up in
+ * the order of the blocks: so the bits do not depend on the threads.
  */
 #include "layer.h"
 
@@ -100,15 +99,10 @@ long EXPORT(fields_size)(const layer *s)
     return (long)lay_out_fields(0, &w, s);
 }
 
-/* tiles of LANES fields, first .. last */
-void EXPORT(synthesise_fields)(const float *c, float *fields, char *space, const layer *s,
-                               long scaled, long first, long last)
+/* tiles of LANES fields, first .. last: synthesis, or back */
+void EXPORT(transform_fields)(float *c, float *fields, char *space, const layer *s, long scaled,
+                              long first, long last, long back)
 {
-    transform_tiles((float *)c, fields, space, s, scaled, first, last, 0);
-}
-
-void EXPORT(transpose_fields)(const float *fields, float *c, char *space, const layer *s,
-                              long scaled, long first, long last)
-{
-    transform_tiles(c, (float *)fields, space, s, scaled, first, last, 1);
+    if (back) transform_tiles(c, fields, space, s, scaled, first, last, 1);
+    else transform_tiles(c, fields, space, s, scaled, first, last, 0);
 }

@@ -2,10 +2,9 @@
  *
  *     out_bj(r, y) = sum_m l_m(y) F^-1[ sum_i A_jim(r) h_bji(r, .) ](y),   h_bji = F^-1[c_ji f_bi]
  *
- * where h is synthesised along the full axes only: r is a row of the grid, m a node. The sum over
- * i comes before the rows are transformed, so there are M of them for an output instead of I, two
- * at a time. l is (M / 2, N3, 2), lines are (rows, M, wave_row), h is (I, GROUP, rows | 1), odd so
- * that inputs do not meet in the cache, and on a line (GROUP, I).
+ * where h is synthesised along the full axes only: r is a row of the grid, m a node. An output has
+ * M rows to transform instead of I, two at a time. l is (M / 2, N3, 2), lines are (rows, M,
+ * wave_row), h is (I, GROUP, rows | 1), odd because of the cache, and on a line (GROUP, I).
  */
 #define GROUP 4      /* modes of h at once, backward */
 #define FEW_MODES 64 /* of which A' is added up in one go on a line */

@@ -1,8 +1,6 @@
-/* The projection W2 gelu(W1 v + b1) + b2 at every point: LANES points in a vector.
+/* The projection W2 gelu(W1 v + b1) + b2 at every point, (C, N) -> (O, N): LANES points in a vector.
  *
- * v (C, N) and out (O, N) are dense, for one sample. The hidden layer is wider than all the rest
- * of a network; here it lives in registers, POINTS vectors at a time, forward and backward.
- *
+ * The wide hidden layer lives in registers, POINTS vectors at a time, forward and backward.
  * gelu(z) = z Phi(z) with the normal distribution Phi(-u) = exp(-u^2/2) R(u), u >= 0, where R,
  * half of the scaled complementary error function at u / sqrt(2), is a polynomial of
  * (u - 3)/(u + 3) to 7e-9. So gelu and its derivative are accurate to float32 in both tails.

@@ -1,9 +1,6 @@
-/* Periodic fields between their nodes, v(x + d(x)); see pdno/operators/warp.py.
- *
- * v(x) = sum_k c_k prod_a B(m_a x_a - k_a) at the points x_a = i_a / n_a of a grid of which m_a is a
- * multiple; B is the B-spline of degree 3 or 5 or, for degree 0, Keys' cubic convolution. A backward
- * task has a sample of its own.
- */
+/* Periodic fields between their nodes, v(x) = sum_k c_k prod_a B(m_a x_a - k_a) at x + d(x) for the
+ * points x_a = i_a / n_a of a grid of which m_a is a multiple; see pdno/operators/warp.py. B is the
+ * B-spline of degree 3 or 5 or, for degree 0, Keys' cubic convolution. */
 #define TAPS(degree) ((degree) == 5 ? 6 : 4)
 enum { MOST_TAPS = 8 };
 typedef struct { long channels, degree, n[3], m[3]; } spline; /* int64 numbers of the caller */

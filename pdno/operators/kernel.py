@@ -163,7 +163,8 @@ def prepare_values(values: SymbolValues, plan: Plan) -> Callable[[Tensor], Tenso
     c, b, grid, kept = values.frequency, values.space, plan.grid, plan.kept
     if c.dim() != 3 + grid.dim or (b is not None and (len(c) > 1 or b.shape[2] == 1)):
         return None
-    analyse, synthesise = (partial(native.transform, grid.shape, kept, back) for back in (1, 0))
+    analyse = partial(native.transform, grid.shape, kept, True)
+    synthesise = partial(native.transform, grid.shape, kept, False)
     if b is None:
         total = (c[0] if len(c) == 1 else c.sum(dim=0)).resolve_conj().contiguous()
         return lambda f: synthesise(native.contract(total, analyse(f)))

@@ -130,7 +130,8 @@ class Kernels:
         numbers = (len(sizes.shape), sizes.outputs, sizes.batch, sizes.inputs, sizes.nodes)
         _call("make_layer", self.layer, *records, *numbers, self.samples)
 
-    def _call(self, name: str, *arguments: Tensor | int) -> int:
+    def call(self, name: str, *arguments: Tensor | int) -> int:
+        """A function of the library, with the lanes of this size."""
         return _call(name + self.suffix, *arguments)
 
     @property
@@ -138,8 +139,8 @@ class Kernels:
         return -(-self.sizes.outputs // (self.lanes // self.samples))
 
     def _pack(self, f_hat: Tensor, basis: Tensor | None) -> tuple[Tensor, Tensor]:
-        packed = _floats(self._call("packed_size", self.layer, 0))
-        self._call("pack", f_hat, packed, self.layer)
+        packed = _floats(self.call("packed_size", self.layer, 0))
+        self.call("pack", f_hat, packed, self.layer)
         pairs = _floats(0, 1) if basis is None else basis
         return packed, pairs.reshape(-1, 2, pairs.shape[1]).transpose(1, 2).contiguous()
 
@@ -147,12 +148,12 @@ class Kernels:
         """Out."""
         packed, pairs = self._pack(f_hat, basis)
         out = _floats(len(f_hat), len(c), *self.sizes.shape)
-        size = self._call("workspace_size", self.layer, 0)
+        size = self.call("workspace_size", self.layer, 0)
         blocks, samples = self._output_blocks, -(-len(f_hat) // self.samples)
 
         def part(block: int, first: int, last: int) -> None:
             tensors = (packed, c, b, pairs, out, _bytes(size), self.layer)
-            self._call("forward", *tensors, block, first, last)
+            self.call("forward", *tensors, block, first, last)
 
         # every sample is computed for itself: how many are together changes no bit
         batches = _even_ranges(samples, -(-torch.get_num_threads() // blocks))
@@ -169,18 +170,18 @@ class Kernels:
         # the others has a term of its own, so that the bits do not depend on the threads
         blocks = self._output_blocks
         first = -(-blocks // torch.get_num_threads())
-        numbers = self._call("packed_size", self.layer, 1)
+        numbers = self.call("packed_size", self.layer, 1)
         terms = torch.zeros(1 + blocks - first, numbers, dtype=torch.float32)
-        size = self._call("workspace_size", self.layer, 1)
+        size = self.call("workspace_size", self.layer, 1)
 
         def part(start: int, end: int) -> None:
             term, space = terms[0 if start == 0 else 1 + start - first], _bytes(size)
             tensors = (packed, c, b, pairs, grad, term, c_bar, b_bar, space, self.layer)
             for block in range(start, end):
-                self._call("backward", *tensors, block)
+                self.call("backward", *tensors, block)
 
         run_tasks(part, [(0, first), *((block, block + 1) for block in range(first, blocks))])
-        self._call("unpack", f_bar, terms, self.layer, len(terms))
+        self.call("unpack", f_bar, terms, self.layer, len(terms))
         return c_bar, b_bar, f_bar
 
     @cached_property
@@ -198,21 +199,22 @@ def find_kernels(sizes: Sizes) -> Kernels:
 def transform(
     shape: tuple[int, ...],
     kept: tuple[int | None, ...],
-    back: bool | int,
+    back: bool,
     source: Tensor,
     scaled: bool | None = None,
 ) -> Tensor:
     """F⁻¹, (B, C, *K) -> (B, C, *N), or `back`, F; scaled otherwise their transposes."""
     batch, channels = source.shape[:2]
     kernels = find_kernels(Sizes(shape, kept, batch * channels, 1, 1, fields=True))
-    scaled = bool(back) if scaled is None else scaled
+    scaled = back if scaled is None else scaled
     sizes, dtype = (kernels.spectrum, torch.complex64) if back else (shape, torch.float32)
-    name = ("transpose_fields" if back else "synthesise_fields") + kernels.suffix
     target = torch.empty(batch, channels, *sizes, dtype=dtype)
-    size = _call("fields_size" + kernels.suffix, kernels.layer)
+    size = kernels.call("fields_size", kernels.layer)
+    tensors = (target, source) if back else (source, target)
 
     def part(first: int, last: int) -> None:
-        _call(name, source, target, _bytes(size), kernels.layer, scaled, first, last)
+        numbers = scaled, first, last, back
+        kernels.call("transform_fields", *tensors, _bytes(size), kernels.layer, *numbers)
 
     run_tasks(part, _even_ranges(-(-batch * channels // kernels.lanes), TASKS))
     return target

@@ -182,13 +182,6 @@ class Points(Grid):
         """
         if points is self:
             return v
-        index, weights = (part.to(v.device) for part in self._neighbours(points))
-        flat = index.expand(len(v), -1, -1).flatten(1)[:, None].expand(-1, v.shape[1], -1)
-        near = v.gather(2, flat).reshape(*v.shape[:2], *index.shape[1:])
-        return (near * weights.to(v)[:, None]).sum(dim=-1)
-
-    def _neighbours(self, points: "Points") -> tuple[Tensor, Tensor]:
-        """Indices and weights of the neighbours of other points, (B or 1, Q, n)."""
         key = "near", id(points)
         if key not in self.cache:
             sets = max(self.sets or 1, points.sets or 1)
@@ -200,8 +193,11 @@ class Points(Grid):
             both = zip(*((index[:, :least], w[:, :least]) for index, w in pairs), strict=True)
             # with the points, which keep their id
             self.cache[key] = (points, *map(torch.stack, both))
-        _, index, weights = self.cache[key]
-        return index, weights
+        index, weights = (part.to(v.device) for part in self.cache[key][1:])
+        flat = index.expand(len(v), -1, -1).flatten(1)[:, None].expand(-1, v.shape[1], -1)
+        near = v.gather(2, flat).reshape(*v.shape[:2], *index.shape[1:])
+        values: Tensor = (near * weights.to(v)[:, None]).sum(dim=-1)
+        return values
 
     def axes(self, *, device: Device = None) -> NoReturn:
         cure = "take a pdno.Grid, or interpolate to one, as by scipy.interpolate.griddata"
