@@ -40,8 +40,7 @@ from pdno.operators.reference import apply_straight
 from pdno.report.tables import MISSING, Table
 from pdno.runs.run import load_run
 from pdno.solvers.elliptic import assemble, solve_elliptic
-from pdno.solvers.published import PUBLISHED_STEP, integrate_published
-from pdno.solvers.solve import solve
+from pdno.solvers.solve import PUBLISHED_STEP, integrate_published, solve
 from pdno.spectral.calculus import band_mask
 from pdno.spectral.fourier import inverse, transform
 from pdno.spectral.grid import Grid

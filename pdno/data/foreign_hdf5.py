@@ -1,10 +1,8 @@
 """Third-party HDF5 files, opened after a separate process has checked their metadata.
 
-The HDF5 library trusts its files: a damaged heap can keep it busy for ever, and only the end of
-its process interrupts it. So another process visits each group, dataset, attribute, reference and
-list of chunks first, once for each file, within the limits of `pdno.files.limits`. A file is
-refused if these are not enough, if the library crashes, or would crash at a chunk shorter than its
-checksum. Other errors are ignored there; they occur again on reading.
+Damage can crash the HDF5 library, or keep it busy for ever. So another process visits each group,
+dataset, attribute, reference and list of chunks first, within the limits of `pdno.files.limits`. A
+file at which it ends is refused; other errors occur again on reading.
 """
 
 import math

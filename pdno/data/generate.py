@@ -68,11 +68,10 @@ def generate(
 ) -> OperatorDataset:
     """A dataset in memory; for large ones use `pdno generate`, which resumes and uses all cores.
 
-    The grid is periodic for evolution equations and `Grid.cells` for Darcy's, `times` are those of
-    the frames of an evolution equation. Sample i depends on (seed, i) only. By default the inputs
-    are drawn from the distribution of the paper. With ranges to `vary`, for example
-    {"viscosity": (1e-3, 1e-1)}, each sample draws these PDE parameters as well, and the dataset
-    carries them as pde_parameters.
+    The grid is periodic for evolution equations, which need `times`, and `Grid.cells` for Darcy's.
+    Sample i depends on (seed, i) only. By default inputs are drawn from the distribution of the
+    paper. With ranges to `vary`, for example {"viscosity": (1e-3, 1e-1)}, each sample draws these
+    PDE parameters as well, and the dataset has them as pde_parameters.
     """
     check_at_least("samples", samples)
     record: Any = equation

@@ -1,10 +1,9 @@
 """Specifications of data: one of the problems, or a file (`DataFile`).
 
-A problem is a distribution of inputs, an equation, grids and times: with the index of a sample it
-defines that sample. The solver may work on a finer grid than the one that is stored; the stored
-points are every r-th point of it. A problem with ranges is a family of equations: each sample
-draws the varied PDE parameters. torch is imported when a sample is made, as commands start
-without it.
+A problem is a distribution of inputs, an equation, grids and times, which define each sample by
+its index. The stored points are every r-th point of the solver's grid. A problem with ranges is a
+family of equations: each sample draws the varied PDE parameters. torch is imported when a sample
+is made, as commands start without it.
 """
 
 import itertools

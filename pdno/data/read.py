@@ -1,9 +1,8 @@
 """Files and folders as datasets: your own, published ones, those of The Well, meshes, our own.
 
-`read_own` in Python, `file:` in specifications and `--file` on the command line name inputs and
-outputs with the same options (`pdno.data.problems.Layout`). Published files need none: the names
-and shapes of their arrays fit exactly one layout of `EXPECTED`, with N samples, s points per axis
-and T frames.
+`read_own` in Python, `file:` in specifications and `--file` on the command line have the same
+options (`pdno.data.problems.Layout`). Published files need none: names and shapes of their arrays
+fit exactly one layout of `EXPECTED`, with N samples, s points per axis and T frames.
 """
 
 import math
@@ -87,9 +86,8 @@ def read_own(path: Path | str, **layout: Any) -> OperatorDataset:
     Arguments:
         path: A .npz, .mat (old and new), HDF5 or torch file, a folder of .npy files, a file or
             folder of The Well, a dataset folder, or a published file.
-        **layout: Names of the arrays (`inputs`, `outputs`), their axes (`input_axes="nxyc"`,
-            `output_axes`), names of channels (`input_channels`, `output_channels`), `times` of the
-            frames, and `periodic` and `offset` of the grid: see `pdno.data.problems.Layout`.
+        **layout: Names of the arrays (`inputs`, `outputs`), their axes (`input_axes="nxyc"`),
+            channels, `times` and grid: see `pdno.data.problems.Layout`.
     """
     return open_file(DataFile(path=Path(path), **layout))
 

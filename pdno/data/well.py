@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -174,9 +175,8 @@ class WellSource(FileSource):
         self.times = (layout.times or first.times) if self.fields[1][0].by_time else None
         if self.times is not None and len(self.times) != len(first.times):
             raise ValueError(f"{len(self.times)} times for {len(first.times)} frames")
-        periodic = first.grid.periodic if layout.periodic is None else layout.periodic
-        offset = first.grid.offset if layout.offset is None else layout.offset
-        self.grid = Grid(first.grid.shape, periodic, offset)
+        asked = layout.model_dump(include={"periodic", "offset"}, exclude_none=True)
+        self.grid = replace(first.grid, **asked)
         usual = [[n for f in fields for n in f.channels(first.axes)] for fields in self.fields]
         named = layout.input_channels or usual[0], layout.output_channels or usual[1]
         if list(map(len, named)) != list(map(len, usual)):

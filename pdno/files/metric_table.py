@@ -59,8 +59,8 @@ class Metadata:
 
     The study is what `pdno reproduce` calls it. Family and variant, such as "PDNO" and "a(ξ)", are
     empty for other networks; the mode is the kind of the task. `of_paper` says whether the paper
-    trains such a network this way, and `sweep` has the settings that the study varies; infinity is
-    "all". Samples, epochs and resolution are those of the training, the commit is of the code.
+    trains such a network this way; `sweep` has the settings that the study varies, infinity for
+    "all". Samples, epochs and resolution are those of the training.
     """
 
     study: Text = ""

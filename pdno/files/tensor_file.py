@@ -1,10 +1,9 @@
 """Tensor files: files of `torch.save`, read without unpickling.
 
-A file of torch >= 1.6 is a zip archive of uncompressed records: `NAME/data.pkl` describes the
-object, `NAME/data/0`, ... hold the raw numbers of its storages. The description is a pickle, a
-program for a stack machine which may call any function it names. Here it is only tokenised
-(`pickletools.genops` executes nothing) and interpreted by a machine that knows containers,
-numbers, text, ordered dicts, tensors as views of storages, and parameters. All else is refused.
+A file of torch >= 1.6 is a zip archive: `NAME/data.pkl` describes the object, `NAME/data/0`, ...
+hold the raw numbers of its storages. The description is a pickle, a program that may call any
+function it names. Here it is only tokenised (`pickletools.genops` executes nothing), and
+interpreted by a machine that knows plain containers, numbers, text and tensors.
 """
 
 import math

@@ -1,7 +1,8 @@
 """Solutions of all equations in float64: `solve(equation, data, times)`.
 
 Linear evolution equations have an exact propagator, û(t) = e^{tL(ξ)} û(0), semilinear ones take
-steps of an exponential Runge-Kutta method (`_Tables`).
+steps of an exponential Runge-Kutta method (`_Tables`); the time stepping of the published
+Navier-Stokes data, to compare its cost, is at the end.
 """
 
 import math
@@ -13,12 +14,15 @@ from torch import Tensor
 
 from pdno.equations.base import ACCURATE, EvolutionEquation, Scheme, Semilinear, apply_linear
 from pdno.equations.darcy import Darcy
+from pdno.equations.evolution import NavierStokes
 from pdno.interface.errors import SolverError
 from pdno.solvers.elliptic import solve_elliptic
-from pdno.spectral.fourier import inverse
+from pdno.spectral.calculus import laplacian_symbol
+from pdno.spectral.fourier import inverse, transform
 
 STEPS_BETWEEN_LOOKS, SPEED_UP_ALLOWED = 8, 1.5
 MOST_STEPS = 200_000  # between two frames
+PUBLISHED_STEP = 1e-4
 
 
 @torch.no_grad()
@@ -32,15 +36,13 @@ def solve(
 ) -> Tensor:
     """Solve an equation for initial states on a periodic grid, or permeabilities at cell centres.
 
-    Shapes: evolution (B, C, *N) -> (B, T, C, *N); Darcy (B, 1, *N) -> (B, 1, *N).
-
-    `times` of an evolution equation increase from 0 on. Without a fixed `step` the steps follow
-    the flow, divided by `refine`; a fixed one is rounded down to divide every interval.
+    Shapes: evolution (B, C, *N) -> (B, T, C, *N); Darcy (B, 1, *N) -> (B, 1, *N). `times` of an
+    evolution equation increase from 0 on. Without a fixed `step` steps follow the flow, divided by
+    `refine`; a fixed one is rounded down to divide every interval.
 
     Example:
-        >>> from pdno.equations.evolution import Heat
-        >>> solve(Heat(diffusivity=0.05), torch.ones(2, 1, 16), times=[0.5, 1.0]).shape
-        torch.Size([2, 2, 1, 16])
+        >>> solve(NavierStokes(viscosity=0.1), torch.ones(2, 1, 8, 8), times=[0.5, 1.0]).shape
+        torch.Size([2, 2, 1, 8, 8])
     """
     if isinstance(equation, Darcy):
         return solve_with_residual(equation, data, times)[0]
@@ -218,3 +220,36 @@ def _functions(z: Tensor, dims: int, count: int) -> list[Tensor]:
         functions.append(torch.where(small, series, closed))
         closed = (closed - 1 / math.factorial(k)) / safe
     return functions
+
+
+def integrate_published(equation: NavierStokes, state: Tensor, times: Sequence[float]) -> Tensor:
+    """The solution at `times` by the published scheme, (B, 1, *N) -> (B, T, 1, *N), float64.
+
+    Crank-Nicolson for diffusion, forward Euler for transport and forcing, first order in time:
+
+        ω̂' = [ -h F[v·∇ω] + h f̂ + (1 - hν|k|²/2) ω̂ ] / (1 + hν|k|²/2),    |k|² = 4π²|ξ|²
+
+    with h = 1e-4; only the transport term is dealiased, |ξ_j| <= N/3.
+    """
+    grid, step = equation.check(state), PUBLISHED_STEP
+    xi = grid.modes().to(torch.float64)
+    waves, k_squared = 2j * math.pi * xi, -laplacian_symbol(grid)
+    invertible = torch.where(k_squared == 0, 1.0, k_squared)
+    mask = (xi.abs() <= torch.tensor([n / 3 for n in grid.shape])).all(dim=-1)
+    force = transform(equation.force(grid), 2) * step
+    decay = step * equation.viscosity * k_squared / 2
+    kept, divisor = 1 - decay, 1 + decay
+
+    def advance(w_hat: Tensor) -> Tensor:
+        psi = w_hat / invertible
+        v1, v2 = (inverse(wave * psi, grid.shape) for wave in (waves[..., 1], -waves[..., 0]))
+        w1, w2 = (inverse(waves[..., axis] * w_hat, grid.shape) for axis in (0, 1))
+        transport = transform(v1 * w1 + v2 * w2, 2) * mask
+        return (-step * transport + force + kept * w_hat) / divisor
+
+    w_hat, taken, frames = transform(state.to(torch.float64), 2), 0, []
+    for target in times:
+        while taken < round(target / step):
+            w_hat, taken = advance(w_hat), taken + 1
+        frames.append(inverse(w_hat, grid.shape))
+    return torch.stack(frames, dim=1)
