@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -125,16 +125,19 @@ class TrainedOperator(nn.Module):
         output_grid: Grid | None = None,
     ) -> NormalizedNetwork:
         """The normalised network on a grid, at PDE parameters (B, P) in the units of the data."""
-        numbers, scale = self._member if pde_parameters is None else pde_parameters, self.pde_scale
-        if numbers is None and scale is not None:
-            raise ValueError("this operator is one of a family: give its PDE parameters")
+        pde_parameters = self._member if pde_parameters is None else pde_parameters
+        scale = self.pde_scale
+        if (pde_parameters is None) != (scale is None):
+            trained = 0 if scale is None else len(scale.low)
+            number = 0 if pde_parameters is None else pde_parameters.shape[-1]
+            raise ValueError(f"{number} PDE parameters; the training had {trained}")
         return NormalizedNetwork(
             self.network,
             grid,
             self.inputs,
             self.outputs,
             channels=1 if self.sampling is None else self.sampling.output_channels,
-            pde_parameters=None if scale is None else scale(numbers),
+            pde_parameters=None if scale is None else scale(pde_parameters),
             time_scale=self.task.time_scale,
             residual=getattr(self.task, "residual", False),
             output_grid=output_grid,
@@ -224,12 +227,13 @@ class TrainedOperator(nn.Module):
         *,
         kind: Kind = "field",
         grid: Grid | None = None,
-        **options: Any,
+        times: Times = None,
+        pde_parameters: PDEParameters = None,
     ) -> tuple[Tensor, Tensor]:
-        """The ends of the error bars, for whole fields or each point; `options` of `predict`."""
+        """The lower and upper end of the error bars, for whole fields or for each point alone."""
         if self.bars is None:
             raise ValueError("no error bars yet: call calibrate(data) with samples never seen")
-        middle = self.predict(inputs, grid=grid, **options)
+        middle = self.predict(inputs, grid=grid, times=times, pde_parameters=pde_parameters)
         where = grid or self.trained_sampling.grid_of(inputs)
         width = self.bars.band(where, kind).to(middle)
         return middle - width, middle + width
@@ -321,7 +325,7 @@ class TrainedOperator(nn.Module):
         weights = verified_path(folder / run_folder.WEIGHTS)
         if (state := run_folder.file_state(weights, record.sha256)) != "right":
             problem = "missing" if state == "missing" else "damaged, or of another operator"
-            raise ValueError(f"cannot read {weights}, which is {problem}: copy the whole folder")
+            raise ValueError(f"cannot read {weights}, which is {problem}: save it anew")
         tensors, _ = checkpoint.read_tensors(weights, device)
         grid, parts = record.sampling.grid, checkpoint.split_names(tensors)
         most = sum(tensor.numel() for tensor in parts["network"].values())
