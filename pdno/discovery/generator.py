@@ -45,7 +45,7 @@ class Generator(nn.Module, EvolutionEquation):
 
     Example:
         >>> burgers = Generator(["u_xx", "u u_x"], [0.1, -1.0])
-        >>> burgers.rate(torch.ones(1, 1, 16)).abs().max()
+        >>> burgers.rate(torch.ones(1, 1, 16)).detach().abs().max()
         tensor(0.)
     """
 

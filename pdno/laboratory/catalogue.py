@@ -87,14 +87,7 @@ class ServedOperator:
             self.constants += [(name, low, high) for name, (low, high) in ranges]
         self.times = None if task.times_wanted == "none" else list(self.sampling.times or ())
         self.any_time = task.times_wanted == "any"
-        points = max(grid.shape)
-        most = max(points, LARGEST[grid.dim])
-        #: points of the longest axis, half to four times those of the training
-        self.resolutions = [
-            n
-            for n in (points // 2, points, 2 * points, 4 * points)
-            if 8 <= n <= most and not any(m * n % points for m in grid.shape)
-        ]
+        self.resolutions = _resolutions(grid)
         states = self.problem.physics()[0] if self.problem else None
         #: the distribution of random states
         self.input = states if isinstance(states, GaussianField | TwoPhaseField) else STATES
@@ -152,6 +145,14 @@ class ServedOperator:
         """What the symbols see beside x and ξ, at the first time of the training."""
         times, operator = self.sampling.times or (1.0,), self.operator
         return symbol_arguments(operator.network, operator.task, times[0])
+
+
+def _resolutions(grid: Grid) -> list[int]:
+    """Points of the longest axis, half to four times those of the training."""
+    points = max(grid.shape)
+    most = max(points, LARGEST[grid.dim])
+    candidates = [n for n in (points // 2, points, 2 * points, 4 * points) if 8 <= n <= most]
+    return [n for n in candidates if not any(m * n % points for m in grid.shape)]
 
 
 def certify_run(folder: Path, number: int, modules: Sequence[str]) -> dict[str, object]:

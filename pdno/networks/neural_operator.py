@@ -90,12 +90,12 @@ class PreparedStep:
         return self.run(f)
 
     def run(self, f: Tensor) -> Tensor:
-        """The same for an f that is right."""
+        """The same without a check of f."""
         head = self.network.head
         return self.outputs(f) if head is None else head(f, self.outputs)
 
     def outputs(self, f: Tensor) -> Tensor:
-        """Those of Q."""
+        """The outputs of Q."""
         network, weight = self.network, self.weight.expand(f.shape[0], -1, -1)
         v = torch.baddbmm(self.bias, weight, f.flatten(2))
         v = network.surround(v.reshape(f.shape[0], -1, *self.below.shape), self.below)
