@@ -73,7 +73,7 @@ def parametrix(
     parts: list[SymbolFunction] = [inverse]
     for k in range(1, terms):
         rest = [_products(a, p, dim, [k - j], differences) for j, p in enumerate(parts)]
-        parts.append(functools.partial(_minus_product, inverse, _sum(rest)))
+        parts.append(_times(lambda x, xi: -inverse(x, xi), _sum(rest)))
     return _sum(parts)
 
 
@@ -126,12 +126,12 @@ def _products(
 ) -> SymbolFunction:
     """Σ_α (1/α!) ∂_ξ^α a · D^α b over all α with |α| in `lengths`."""
 
-    def product(alpha: MultiIndex) -> SymbolFunction:
-        left, right = _in_xi(a, alpha, differences), _in_x(b, alpha, differences)
-        return lambda x, xi: _multiply(left(x, xi), right(x, xi))
-
-    indices = multi_indices(dim, max(lengths, default=0))
-    return _sum(product(alpha) for alpha in indices if sum(alpha) in lengths)
+    pairs = (
+        _times(_in_xi(a, alpha, differences), _in_x(b, alpha, differences))
+        for alpha in multi_indices(dim, max(lengths))
+        if sum(alpha) in lengths
+    )
+    return _sum(pairs)
 
 
 def _sum(parts: Iterable[SymbolFunction]) -> SymbolFunction:
@@ -177,14 +177,15 @@ def _difference(a: SymbolFunction, axis: int) -> SymbolFunction:
     return lambda x, xi: a(x, xi + torch.eye(xi.shape[-1]).to(xi)[axis]) - a(x, xi)
 
 
-def _multiply(a: Tensor, b: Tensor) -> Tensor:
+def _times(a: SymbolFunction, b: SymbolFunction) -> SymbolFunction:
     """The product of numbers (P, M) or of matrices (O, I, P, M), or of both."""
-    both = a.dim() == 4 and b.dim() == 4
-    return torch.einsum("ijpm,jkpm->ikpm", a, b) if both else a * b
 
+    def product(x: Tensor, xi: Tensor) -> Tensor:
+        left, right = a(x, xi), b(x, xi)
+        both = left.dim() == 4 and right.dim() == 4
+        return torch.einsum("ijpm,jkpm->ikpm", left, right) if both else left * right
 
-def _minus_product(a: SymbolFunction, b: SymbolFunction, x: Tensor, xi: Tensor) -> Tensor:
-    return -_multiply(a(x, xi), b(x, xi))
+    return product
 
 
 def _as_complex(values: Tensor) -> Tensor:

@@ -21,12 +21,21 @@ from pdno.symbols.classical import ClassicalSymbol
 from pdno.symbols.network import SeparatedSymbol, TableSymbol
 from pdno.theory.digits import NoDigits
 from pdno.theory.enclosure import NotEnclosed, enclose, enclose_expression
-from pdno.theory.expression import Expression
-from pdno.theory.probe import AnySymbol, MultiIndex, Probe, make_probe, multi_indices
+from pdno.theory.expression import Expression, structure_of
+from pdno.theory.probe import (
+    RATIO,
+    SHELLS,
+    AnySymbol,
+    MultiIndex,
+    Probe,
+    find_points,
+    find_sequences,
+    multi_indices,
+    radial,
+)
 from pdno.theory.prover import Fact, NoProof, prove
-from pdno.theory.search import RATIO, SHELLS, find_points, find_sequences, radial
-from pdno.theory.structure import structure_of
 from pdno.theory.witness import (
+    EVERY_POWER,
     WIDEST,
     Sizes,
     Witness,
@@ -48,7 +57,6 @@ Indices = tuple[MultiIndex, MultiIndex]
 CORE = {1: 64, 2: 6, 3: 3}  # edges of the box of ξ around the origin, by dimension
 BOX = {1: 2048, 2: 32, 3: 8}  # and of that where values must be finite
 FITTED = 6  # shells of a fitted order
-EVERY_POWER = 16.0  # beyond it growth or decay is faster than every power
 
 
 @dataclass(frozen=True)
@@ -108,10 +116,9 @@ class Certificate:
             raise ValueError(f"the answer is {self.assessment}; only proofs have constants")
         try:
             if isinstance(symbol, ClassicalSymbol):
-                known, zero = enclose(symbol, boxes=boxes), multi_indices(self.dim, 2)
-                return {(a, b): known.seminorm(a, b) for a in zero for b in zero}
-            expression = fact.expression
-            return enclose_expression(expression, self.dim, in_x=fact.in_x, boxes=boxes)[1]
+                known, indices = enclose(symbol, boxes=boxes), multi_indices(self.dim, 2)
+                return {(a, b): known.seminorm(a, b) for a in indices for b in indices}
+            return enclose_expression(fact.expression, self.dim, in_x=fact.in_x, boxes=boxes)[1]
         except (NotEnclosed, ValueError):
             return {}
 
@@ -161,11 +168,10 @@ class Subject:
             return cls(probe, None, None, "no proof: the formula is not known", real)
         try:
             fact = prove(expression, probe.dim, box=not probe.torus)
+            if real and fact.lattice:
+                raise NoProof("the rules hold on the lattice alone")
         except NoProof as reason:
             return cls(probe, expression, None, f"no proof: {reason}", real)
-        if real and fact.lattice:
-            gap = "no proof: the rules hold on the lattice alone"
-            return cls(probe, expression, None, gap, real)
         return cls(probe, expression, fact, f"the rules give order {fact.order:g}", real)
 
 
@@ -207,15 +213,15 @@ def certify(
     symbol = _single_symbol(symbol)
     if isinstance(symbol, SeparatedSymbol) and not symbol.scale.chosen:
         frequency_scale = frequency_scale or 1.0
-    probe = make_probe(
-        symbol, dim=dim, t=t, acting=acting, torus=space == "torus",
+    probe = Probe(
+        symbol, dim, t=t, acting=acting, torus=space == "torus",
         frequency_scale=frequency_scale, generator=generator,
     )  # fmt: skip
-    network = isinstance(symbol, SeparatedSymbol) and not probe.acting
-    real = network if frequencies is None else frequencies == "real"
-    if real and probe.acting:
+    if frequencies == "real" and probe.acting:
         cure = "give frequencies='integer', or leave it out"
         raise ValueError(f"this symbol lives on the lattice: {cure}")
+    network = isinstance(symbol, SeparatedSymbol) and not probe.acting
+    real = network if frequencies is None else frequencies == "real"
     return _assess(Subject.of(probe, t, real=real), order)
 
 
@@ -223,38 +229,37 @@ def _assess(subject: Subject, order: float | None) -> Certificate:
     """The proof, or else what a search finds."""
     probe, fact = subject.probe, subject.fact
     indices, x = multi_indices(probe.dim, probe.dim // 2 + 2), find_points(probe)
-    witnesses, unclear = _not_finite(probe, x, order or 0.0)
-    broken = bool(witnesses or unclear)
-    proved = fact is not None and not broken and (order is None or order >= fact.order)
-    fact = fact if proved else None
-    sequences = (
-        radial(probe) if proved or broken
-        else find_sequences(probe, x, indices, subject.expression)
-    )  # fmt: skip
-    rows = measure(probe, x, sequences, _box(CORE[probe.dim], probe.dim), indices)
+    broken = _not_finite(probe, x, order or 0.0)
+    if broken or (fact is not None and order is not None and order < fact.order):
+        fact = None
+    searched = fact is None and not broken
+    found = find_sequences(probe, x, indices, subject.expression) if searched else radial(probe)
+    rows = measure(probe, x, found, _box(CORE[probe.dim], probe.dim), indices)
     fitted = _fitted_order(rows[0]) if fact is None else fact.order
     if order is None:
         order = fitted if math.isfinite(fitted) else 0.0
-    if not (proved or broken):
-        witnesses, unclear = _search(subject, x, rows, order)
+    doubts = _search(subject, x, rows, order) if searched else [broken] if broken else []
+    witnesses = [doubt for doubt in doubts if isinstance(doubt, Witness)]
+    unclear = [doubt for doubt in doubts if isinstance(doubt, str)]
+    reasons = [subject.gap] * (subject.fact is None) if fact is None else [fact.line]
+    middles = 2 * RATIO ** torch.arange(1, SHELLS + 1) * probe.scale.mean()
     assessment: Assessment = (
-        "proved" if proved else "counterexample" if witnesses
+        "proved" if fact is not None else "counterexample" if witnesses
         else "undecided" if unclear else "consistent"
     )  # fmt: skip
-    middles = 2 * RATIO ** torch.arange(1, SHELLS + 1) * probe.scale.mean()
-    reasons = [fact.line] if fact is not None else [subject.gap] * (subject.fact is None)
-    reasons += [witness.reason for witness in witnesses] or unclear
     return Certificate(
         assessment=assessment,
         requested=order,
         order=fitted,
         dim=probe.dim,
-        proof=tuple(fact.derivation()) if fact is not None else (),
-        gap="" if proved else subject.gap,
-        scope=_scope(probe, proved, order, float(middles[-1])),
-        seminorms=_seminorms(rows, order),
+        proof=() if fact is None else tuple(fact.derivation()),
+        gap=subject.gap if fact is None else "",
+        scope=_scope(probe, fact is not None, order, float(middles[-1])),
+        seminorms={
+            (row.alpha, row.beta): float(row.envelope(order).max()) for row in rows if not row.rule
+        },
         witnesses=tuple(witnesses),
-        reasons=(*reasons, *_remarks(probe)),
+        reasons=(*reasons, *([w.reason for w in witnesses] or unclear), *_remarks(probe)),
         radii=tuple(middles.tolist()),
         curves=_curves(rows, order),
         subject=subject,
@@ -265,11 +270,10 @@ def _single_symbol(symbol: object) -> AnySymbol:
     """The symbol itself, or that of an operator."""
     if isinstance(symbol, PseudoDifferentialOperator):
         return symbol.symbol
-    module = isinstance(symbol, nn.Module)
-    if isinstance(symbol, (Symbol, FullSymbol)) or (callable(symbol) and not module):
+    modules = dict(symbol.named_modules()) if isinstance(symbol, nn.Module) else {}
+    if isinstance(symbol, Symbol | FullSymbol) or (callable(symbol) and not modules):
         return symbol
-    modules = symbol.named_modules() if isinstance(symbol, nn.Module) else ()
-    layers = [name for name, m in modules if isinstance(m, PseudoDifferentialOperator)]
+    layers = [name for name, m in modules.items() if isinstance(m, PseudoDifferentialOperator)]
     hint = f"its layers with one are {', '.join(layers)}; " if layers else ""
     raise ValueError(
         f"a {type(symbol).__name__} is no symbol; {hint}expected a symbol, a function a(x, ξ) or "
@@ -282,10 +286,8 @@ def _single_symbol(symbol: object) -> AnySymbol:
 
 def _expression(probe: Probe, t: Time) -> Expression | None:
     """The formula of a symbol, after a check that it has the same values."""
-    symbol = probe.symbol
-    if isinstance(symbol, FullSymbol):
-        symbol = symbol.function
-    if isinstance(symbol, Expression) or not isinstance(symbol, Symbol):
+    symbol = probe.symbol.function if isinstance(probe.symbol, FullSymbol) else probe.symbol
+    if not isinstance(symbol, Symbol):
         return symbol if isinstance(symbol, Expression) else None
     numbers = None if t is None else torch.as_tensor(t, dtype=torch.float64).reshape(-1)
     expression = structure_of(symbol, probe.dim, numbers)
@@ -293,8 +295,7 @@ def _expression(probe: Probe, t: Time) -> Expression | None:
         return None
     x = 0.1 + 0.8 * probe.uniform(4, probe.dim)
     xi = (16 * probe.scale * probe.normal(16, probe.dim)).round()
-    values = probe.table(x, xi, pairs=True)
-    again = expression(x[:, None], xi[None])
+    values, again = probe.table(x, xi, pairs=True), expression(x[:, None], xi[None])
     again = again.movedim(-1, 0) if again.dim() == 3 else again[None]
     far = bool(((again - values).abs() > 1e-9 * (1 + values.abs().amax())).any())
     if probe.acting and not isinstance(symbol, TableSymbol):
@@ -309,36 +310,34 @@ def _expression(probe: Probe, t: Time) -> Expression | None:
 # ---- Tests ----
 
 
-def _search(
-    subject: Subject, x: Tensor, rows: list[Sizes], order: float
-) -> tuple[list[Witness], list[str]]:
+def _search(subject: Subject, x: Tensor, rows: list[Sizes], order: float) -> list[Witness | str]:
     """Witnesses for each |α| + |β|, if |a| has none, and of kinks; what is unclear."""
-    probe, witnesses, unclear = subject.probe, dict[int, Witness](), dict[int | str, str]()
+    probe, growth, kinks = subject.probe, dict[int, Witness](), dict[str, Witness]()
+    unclear = dict[int | str, str]()
     # what steps of |ξ|/16 see as a constant: growth with short ones below that is nothing new
     wide = {row.alpha: 2 * float(row.envelope(order).max()) for row in rows if row.rule == 2}
     for row in rows:
         total, largest = sum(row.alpha) + sum(row.beta), row.envelope(order)
         covered = row.rule < 2 and float(largest.max()) <= wide.get(row.alpha, -1.0)
-        if total in witnesses or 0 in witnesses or covered:
+        if total in growth or 0 in growth or covered:
             continue
         growing, doubtful = row.growing(order)
         witness = _first_confirmed(row.candidates(probe, x, order, growing), probe)
         if isinstance(witness, Witness):
-            witnesses[total] = witness
+            growth[total] = witness
         elif witness or doubtful:
             ends = f"{float(largest[len(largest) // 2]):.2g} to {float(largest[-1]):.2g}"
             name = f"Δ^{show_point(row.alpha)} ∂_x^{show_point(row.beta)} a"
             size = f"|{name}| ⟨ξ⟩^{sum(row.alpha) - order:g} grows"
             unclear[total] = f"{size}, {witness or 'not steadily'}: {ends}"
-    kinks = dict[str, Witness]()
-    for candidate in find_kinks(probe, x, real=subject.real, torus=probe.torus):
-        witness = None if candidate.kind in kinks else _first_confirmed([candidate], probe)
-        if isinstance(witness, Witness):
-            kinks[candidate.kind] = witness
-        elif witness:
-            unclear[candidate.kind] = f"a {candidate.kind} in float64, {witness}"
-    found = [witnesses[q] for q in sorted(witnesses)]
-    return found + list(kinks.values()), list(unclear.values())
+    for candidate in find_kinks(probe, x, real=subject.real):
+        if candidate.kind not in kinks:
+            witness = _first_confirmed([candidate], probe)
+            if isinstance(witness, Witness):
+                kinks[candidate.kind] = witness
+            elif witness:
+                unclear[candidate.kind] = f"a {candidate.kind} in float64, {witness}"
+    return [*(growth[q] for q in sorted(growth)), *kinks.values(), *unclear.values()]
 
 
 def _first_confirmed(candidates: Iterable[Witness], probe: Probe) -> Witness | str | None:
@@ -349,20 +348,18 @@ def _first_confirmed(candidates: Iterable[Witness], probe: Probe) -> Witness | s
         return f"which cannot be confirmed ({reason})"
 
 
-def _not_finite(probe: Probe, x: Tensor, order: float) -> tuple[list[Witness], list[str]]:
+def _not_finite(probe: Probe, x: Tensor, order: float) -> Witness | str | None:
     """A witness at the lattice point nearest to the origin where a is no number, or a doubt."""
     for part in torch.split(_box(BOX[probe.dim], probe.dim), 1024):
-        values = torch.view_as_real(probe.table(x, part))
-        bad = part[~torch.isfinite(values).all(dim=-1).all(dim=0).all(dim=0)]
+        bad = part[~torch.isfinite(probe.table(x, part)).flatten(0, 1).all(dim=0)]
         if len(bad):
             point, none = tuple(bad[bad.norm(dim=-1).argmin()].tolist()), (0,) * probe.dim
             places = (tuple(x[0].tolist()),), (point,), (math.nan,), (1.0,)
             witness = Witness("not finite", "", none, none, *places, 0, order)
             answer = _first_confirmed([witness], probe)
-            if isinstance(answer, Witness):
-                return [answer], []
-            return [], [f"a is not finite at ξ = {show_point(point)}, {answer}"] if answer else []
-    return [], []
+            doubt = f"a is not finite at ξ = {show_point(point)}, {answer}"
+            return doubt if isinstance(answer, str) else answer
+    return None
 
 
 def _box(edge: int, dim: int) -> Tensor:
@@ -385,13 +382,6 @@ def _fitted_order(row: Sizes) -> float:
     return math.copysign(math.inf, slope) if abs(slope) > EVERY_POWER else slope
 
 
-def _seminorms(rows: list[Sizes], order: float) -> dict[Indices, float]:
-    """The largest weighted size with the step 1 that was seen."""
-    return {
-        (row.alpha, row.beta): float(row.envelope(order).max()) for row in rows if row.rule == 0
-    }
-
-
 def _curves(rows: list[Sizes], order: float) -> dict[int, tuple[float, ...]]:
     """The largest weighted |Δ^α a| of each shell and all steps, by |α|; nan where unseen."""
     curves = dict[int, Tensor]()
@@ -409,12 +399,10 @@ def _curves(rows: list[Sizes], order: float) -> dict[int, tuple[float, ...]]:
 def _scope(probe: Probe, proved: bool, order: float, radius: float) -> str:
     if proved:
         return f"proved for all x, ξ, α and β; {probe.evaluations:,} values for the curves"
-    most = probe.dim // 2 + 2
-    h = WIDEST / 4
     return (
-        f"tested for order {order:g} on |ξ| <= {radius:.1g}, with steps in x from {h:.2g} down to "
-        f"rounding, up to differences of order {most} in ξ and 4 in x, with "
-        f"{probe.evaluations:,} values; what is thinner or beyond is not seen"
+        f"tested for order {order:g} on |ξ| <= {radius:.1g}, with steps in x from "
+        f"{WIDEST / 4:.2g} down to rounding, up to differences of order {probe.dim // 2 + 2} in ξ "
+        f"and 4 in x, with {probe.evaluations:,} values; what is thinner or beyond is not seen"
     )
 
 

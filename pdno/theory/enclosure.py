@@ -22,10 +22,9 @@ import torch
 from torch import Tensor
 
 from pdno.symbols.classical import ClassicalSymbol
-from pdno.theory.expression import Expression
+from pdno.theory.expression import Expression, frequency_factor, space_factor
 from pdno.theory.interval import Ball, Jet, indices_of, join
 from pdno.theory.probe import MultiIndex, multi_indices
-from pdno.theory.structure import frequency_factor, space_factor
 
 FAR = 1 / 16  # of τ/max |ξ_j|, where infinity begins
 MOST_BOXES = 2**12

@@ -16,7 +16,7 @@ from torch import Tensor
 from pdno.spectral.fourier import Modes, transform, truncate_modes, whole_spectrum
 from pdno.spectral.grid import Grid
 from pdno.symbols.base import FullSymbol, apply_directly, full_values
-from pdno.theory.norms import LinearMap, Separated, as_linear_map, is_linear, symbol_values
+from pdno.theory.norms import LinearMap, Separated, as_linear_map, symbol_values
 
 NUMBERS = 2**26  # values of the largest symbol that is written out, one gigabyte
 REFERENCE_MODES = 16  # whose residuals measure the noise of a recovered diffusivity
@@ -70,9 +70,7 @@ class ExtractedSymbol:
         b is what acts of the other symbol on this grid, where it may keep more `modes` than are
         compared here; values b are taken as such.
         """
-        if isinstance(other, Tensor):
-            b = other
-        else:
+        if not isinstance(other, Tensor):
             if isinstance(other, FullSymbol):
                 numbers = other.values(self.grid, modes)
             else:
@@ -80,8 +78,8 @@ class ExtractedSymbol:
                 numbers = full_values(values, self.grid)
             whole = whole_spectrum(numbers.to(self.values), self.grid, modes)
             half = whole[..., : self.grid.half_shape[-1]]
-            b = truncate_modes(half, self.grid.shape, self.modes)
-        return float((self.values - b).abs().max() / b.abs().max())
+            other = truncate_modes(half, self.grid.shape, self.modes)
+        return float((self.values - other).abs().max() / other.abs().max())
 
 
 def extract_symbol(
@@ -115,14 +113,8 @@ def extract_symbol(
         [0.0, 1.0, 2.0, 3.0, 0.0]
     """
     if state is None:
-        apply, inputs, device = as_linear_map(operator, grid, channels)
-        f = torch.linspace(-1, 1, inputs * grid.size, dtype=torch.float64, device=device)
-        f = f.reshape(1, inputs, *grid.shape)
-        if not is_linear(apply, f):
-            raise ValueError(
-                "the operator is not linear: give a state, and its derivative is taken"
-            )
-        return ExtractedSymbol(_columns(apply, f, grid, modes, batch), grid, modes, "waves")
+        apply, zero = as_linear_map(operator, grid, channels)
+        return ExtractedSymbol(_columns(apply, zero, grid, modes, batch), grid, modes, "waves")
     grid.check(state, "state")
     if state.dim() != grid.dim + 2 or len(state) != 1:
         raise ValueError(f"state has shape {tuple(state.shape)}; expected (1, I, *N): one sample")
@@ -229,10 +221,8 @@ def recover_diffusivity(
     """
     squared = xi.to(torch.float64).square().sum(dim=-1)
     if values.shape[values.dim() - squared.dim() :] != squared.shape:
-        raise ValueError(
-            f"values of shape {tuple(values.shape)} at modes of shape {tuple(xi.shape)}; expected "
-            "the axes of the modes last"
-        )
+        shapes = f"values of shape {tuple(values.shape)} at modes of shape {tuple(xi.shape)}"
+        raise ValueError(f"{shapes}; expected the axes of the modes last")
     q = (4 * math.pi**2 * squared * t).expand(values.shape).reshape(-1, squared.numel())
     a = values.detach().to(torch.complex128 if values.is_complex() else torch.float64)
     a = a.reshape(q.shape)

@@ -113,15 +113,9 @@ class Ball:
 AnyBall = TypeVar("AnyBall", bound=Ball)
 
 
-def stack(balls: Sequence[AnyBall], dim: int = 0) -> AnyBall:
-    """Side by side along a new axis."""
-    mids, rads = [b.mid for b in balls], [b.rad for b in balls]
-    return type(balls[0])(torch.stack(mids, dim), torch.stack(rads, dim))
-
-
 def join(balls: Sequence[AnyBall], dim: int = 0) -> AnyBall:
     """One after another along an axis."""
-    mids, rads = [b.mid for b in balls], [b.rad for b in balls]
+    mids, rads = [ball.mid for ball in balls], [ball.rad for ball in balls]
     return type(balls[0])(torch.cat(mids, dim), torch.cat(rads, dim))
 
 
@@ -163,8 +157,7 @@ class Jet(Ball):
     @classmethod
     def of(cls, rows: Sequence[Ball]) -> "Jet":
         """From all derivatives in their order."""
-        derivatives = stack(rows)
-        return cls(derivatives.mid, derivatives.rad)
+        return cls(torch.stack([row.mid for row in rows]), torch.stack([row.rad for row in rows]))
 
     @classmethod
     def of_variable(cls, at: Ball, v: int | None, variables: int) -> "Jet":
@@ -208,10 +201,8 @@ class Jet(Ball):
         for k in range(4):
             reach = z.rad * at[k + 1].abs() + square * function.bounds[k + 2]
             reach = reach * (1 + MARGIN) + MARGIN * (1 + z.mid.abs() + at[k].abs())
-            most = function.bounds[k]
-            of.append(
-                Ball.between((at[k] - reach).clamp_min(-most), (at[k] + reach).clamp_max(most))
-            )
+            lo, hi, most = at[k] - reach, at[k] + reach, function.bounds[k]
+            of.append(Ball.between(lo.clamp_min(-most), hi.clamp_max(most)))
         return self.compose(of)
 
     def square(self) -> "Jet":

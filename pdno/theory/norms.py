@@ -87,14 +87,9 @@ def operator_norm(
         >>> 6.2 < slope < 2 * torch.pi
         True
     """
-    apply, inputs, device = as_linear_map(operator, grid, channels)
+    apply, like = as_linear_map(operator, grid, channels)
     generator = fresh_generator() if generator is None else generator
-    v = torch.randn(1, inputs, *grid.shape, dtype=torch.float64, generator=generator).to(device)
-    if not is_linear(apply, v):
-        raise ValueError(
-            "the operator is not linear; expected a linear map: leave its constant out, or take "
-            "its derivative at a state (pdno.theory.lipschitz.linearise)"
-        )
+    v = torch.randn(like.shape, dtype=torch.float64, generator=generator).to(like.device)
     weighed = weigh(apply, grid, s=s, order=order)
 
     def squared(field: Tensor) -> Tensor:
@@ -130,19 +125,28 @@ def bessel_potential(f: Tensor, grid: Grid, power: float) -> Tensor:
 
 def as_linear_map(
     operator: LinearMap, grid: Grid, channels: int | None
-) -> tuple[LinearMap, int, torch.device]:
-    """The map with its symbol evaluated once, its number of channels, and its device."""
+) -> tuple[LinearMap, Tensor]:
+    """The map with its symbol evaluated once, and a field that is 0; ValueError if not linear."""
     weights = list(operator.parameters()) if isinstance(operator, nn.Module) else []
-    device = weights[0].device if weights else torch.device("cpu")
+    dtype = next((w.real.dtype for w in weights if w.is_floating_point() or w.is_complex()), None)
+    apply = operator
     if isinstance(operator, PseudoDifferentialOperator):
-        return evaluated(operator, grid), operator.symbol.in_channels, device
+        apply, channels = evaluated(operator, grid), operator.symbol.in_channels
+    elif dtype not in (None, torch.float64):
+        # a module of another package may only take the precision of its weights
+        def apply(f: Tensor) -> Tensor:
+            return operator(f.to(dtype)).to(f.dtype)
+
     if channels is None:
         raise ValueError("channels is None; expected the number of input channels of the operator")
-    dtype = next((w.real.dtype for w in weights if w.is_floating_point() or w.is_complex()), None)
-    if dtype is None or dtype == torch.float64:
-        return operator, channels, device
-    # a module of another package may only take the precision of its weights
-    return (lambda f: operator(f.to(dtype)).to(f.dtype)), channels, device
+    device = weights[0].device if weights else torch.device("cpu")
+    zero = torch.zeros(1, channels, *grid.shape, dtype=torch.float64, device=device)
+    if not is_linear(apply, zero):
+        raise ValueError(
+            "the operator is not linear: give a state to `extract_symbol`; expected a linear map, "
+            "such as its derivative at a state (pdno.theory.lipschitz.linearise)"
+        )
+    return apply, zero
 
 
 def evaluated(layer: PseudoDifferentialOperator, grid: Grid, t: float | None = None) -> LinearMap:
@@ -224,6 +228,7 @@ class NormBound:
     all: dict[str, float]
 
 
+@torch.no_grad()
 def norm_bound(
     operator: Separated,
     grid: Grid,
@@ -245,8 +250,7 @@ def norm_bound(
         True
     """
     values, modes = symbol_values(operator, grid, modes, t)
-    with torch.no_grad():
-        bounds = _Blocks(values, grid, modes, order, local).bounds(s - order)
+    bounds = _Blocks(values, grid, modes, order, local).bounds(s - order)
     reason = min(bounds, key=bounds.__getitem__)
     return NormBound(bounds[reason], reason, bounds)
 

@@ -22,8 +22,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from pdno.theory.digits import Digits, exact_digits
-from pdno.theory.probe import EPSILON, MultiIndex, Probe, difference_weights
-from pdno.theory.search import RATIO, SHELLS
+from pdno.theory.probe import EPSILON, RATIO, SHELLS, MultiIndex, Probe, difference_weights
 
 Kind = Literal["growth", "differences", "not finite", "kink in ξ", "kink in x", "seam"]
 Point = tuple[float, ...]
@@ -94,11 +93,6 @@ def growth_tendency(sizes: Sequence[float]) -> Tendency:
     three shells, or its increments halve over four. It grows if it does so in almost every one of
     the last eight shells without slowing down, by a factor that even a logarithm makes. All else
     is unclear.
-
-    Example:
-        >>> steady = growth_tendency([2.0**n for n in range(9)])
-        >>> growth_tendency([1.0, 3.0, 3.5, 3.6, 3.6, 3.6, 3.6]), steady
-        ('level', 'growing')
     """
     most = list(itertools.accumulate(sizes, max))
     if not most or most[-1] == 0:
@@ -173,18 +167,16 @@ class Sizes:
         self, probe: Probe, x: Tensor, order: float, growing: Sequence[tuple[int, int]]
     ) -> Iterator["Witness"]:
         """Those of the sequences whose growth goes on, at the pair and the x that are worst."""
+        kind: Kind = "differences" if any(self.alpha) else "growth"
         for s, n in growing:
             xi, steps = self.xi[s, :n], self.steps[s, :n]
             sizes = quotients(probe, x, xi, steps, self.alpha, self.beta)  # (Q, P, n)
             pair, at = divmod(int(sizes[..., -1].nan_to_num(nan=math.inf).argmax()), len(x))
-            values = sizes[pair, at] * _weights(xi, sum(self.alpha) - order)
-            if self._goes_on(probe, x[at : at + 1], xi[-1:], float(values[-1]), pair, order):
-                kind: Kind = "differences" if any(self.alpha) else "growth"
-                points, place = _points(xi), _points(x[at : at + 1]) * n
-                numbers = tuple(values.tolist()), tuple(steps.tolist())
-                yield Witness(
-                    kind, "", self.alpha, self.beta, place, points, *numbers, pair, order
-                )
+            values = (sizes[pair, at] * _weights(xi, sum(self.alpha) - order)).tolist()
+            if self._goes_on(probe, x[at : at + 1], xi[-1:], values[-1], pair, order):
+                places = _points(x[at : at + 1]) * n, _points(xi)
+                numbers = tuple(values), tuple(steps.tolist())
+                yield Witness(kind, "", self.alpha, self.beta, *places, *numbers, pair, order)
 
     def _goes_on(
         self, probe: Probe, x: Tensor, xi: Tensor, size: float, pair: int, order: float
@@ -211,7 +203,7 @@ def _weights(xi: Tensor, power: float) -> Tensor:
 
 
 def _points(points: Tensor) -> tuple[Point, ...]:
-    return tuple(tuple(point) for point in points.tolist())
+    return tuple(map(tuple, points.tolist()))
 
 
 def quotients(
@@ -236,20 +228,17 @@ def measure(
 ) -> list[Sizes]:
     """All differences along sequences with three rules for h, and two derivatives in x."""
     flat, shape = sequences.flatten(0, 1), sequences.shape[:2]
-    radius, none = flat.norm(dim=-1), (0,) * probe.dim
-    rows, change, at = list[Sizes](), torch.zeros(shape), torch.zeros(0)
+    radius, none, rows = flat.norm(dim=-1), (0,) * probe.dim, list[Sizes]()
+    change = _change(probe, x, flat).reshape(shape)
+    at, _ = probe.differences(x, core, torch.ones(len(core)).double(), indices)
     for rule, wish in enumerate((torch.ones_like(radius), radius.sqrt(), radius / PARTS)):
         steps = wish.round().clamp_min(1.0)
         sizes, around = probe.differences(x, flat, steps, indices)
         sizes, around = torch.unflatten(sizes, -1, shape), around.reshape(shape)
+        h = steps.reshape(shape)
         if rule == 0:
-            change = _change(probe, x, flat).reshape(shape)
             change = torch.minimum(change, 2 * math.pi * radius.reshape(shape) * around)
-            at, _ = probe.differences(x, core, torch.ones(len(core)).double(), indices)
-        noise, h = (
-            (NOISE * (around + change)).nan_to_num(nan=0.0, posinf=0.0),
-            steps.reshape(shape),
-        )
+        noise = (NOISE * (around + change)).nan_to_num(nan=0.0, posinf=0.0)
         for k, alpha in enumerate(indices):
             if sum(alpha) or not rule:
                 floor = noise * (2 / h) ** sum(alpha)
@@ -271,27 +260,25 @@ def _change(probe: Probe, x: Tensor, xi: Tensor) -> Tensor:
 
 def _in_x(probe: Probe, x: Tensor, sequences: Tensor, noise: Tensor, core: Tensor) -> list[Sizes]:
     """∂_x a and ∂_x² a along the axes; where waves in x are too short they are not seen."""
-    rows, both = list[Sizes](), torch.cat([sequences.flatten(0, 1), core])
-    offsets, none = torch.arange(-2, 3, dtype=torch.float64) * DERIVED, (0,) * probe.dim
+    rows, none, ones = list[Sizes](), (0,) * probe.dim, torch.ones(noise.shape)
+    offsets = torch.arange(-2, 3, dtype=torch.float64) * DERIVED
     weights = torch.tensor(CENTRAL, dtype=torch.complex128)
     inside = x if probe.torus else x.clamp(2 * DERIVED, 1 - 2 * DERIVED)
     for axis in torch.eye(probe.dim, dtype=torch.float64):
-        near = (inside[:, None] + offsets[:, None] * axis).flatten(0, 1)
-        parts = list[Tensor]()
+        near, parts = (inside[:, None] + offsets[:, None] * axis).flatten(0, 1), list[Tensor]()
+        both = torch.cat([sequences.flatten(0, 1), core])
         for part in torch.split(both, max(1, 2**16 // len(near))):
             values = torch.unflatten(probe.table(near, part), 1, (len(x), 5))
             sums = torch.einsum("kpsm,qs->qkpm", values, weights).abs().amax(dim=(1, 2))
             parts.append(sums.nan_to_num(nan=math.inf))
         sizes = torch.cat(parts, dim=1) / DERIVED ** torch.tensor([[1.0], [2.0]])
-        waves = sizes[1, : noise.numel()].reshape(noise.shape) > RESOLVED * 5 * noise / (
-            NOISE * DERIVED**2
-        )
-        for q in (1, 2):
+        far, at = torch.split(sizes, [noise.numel(), len(core)], dim=1)
+        far = far.reshape(2, *noise.shape)
+        waves = far[1] > RESOLVED * 5 * noise / (NOISE * DERIVED**2)
+        for k, q in enumerate((1, 2)):
             floor = torch.where(waves, math.inf, noise * 4 / DERIVED**q)
-            size, at = sizes[q - 1, : noise.numel()], sizes[q - 1, noise.numel() :]
-            beta, ones = tuple(int(q * k) for k in axis.tolist()), torch.ones(noise.shape)
-            size = size.reshape(noise.shape)
-            rows.append(Sizes(none, beta, 0, sequences, ones, size, floor, at, core))
+            beta = tuple(int(q * side) for side in axis.tolist())
+            rows.append(Sizes(none, beta, 0, sequences, ones, far[k], floor, at[k], core))
     return rows
 
 
@@ -315,14 +302,13 @@ class Section:
         return self.probe.table(self.other, points).flatten(0, 1)
 
 
-def find_kinks(probe: Probe, x: Tensor, *, real: bool, torus: bool) -> Iterator[Witness]:
+def find_kinks(probe: Probe, x: Tensor, *, real: bool) -> Iterator[Witness]:
     """Kinks in ξ, if a is assessed on R^n, and in x, and the seam on the torus."""
     dim = probe.dim
     if real:
         radius = 8.0 * float(probe.scale.max())
         section = Section(probe, False, x[:2], torch.ones(len(x[:2])), radius)
-        starts = radius * (2 * probe.uniform(1024, dim) - 1)
-        yield from (w for q in (2, 4) for w in _zoom(section, starts, q, "kink in ξ"))
+        yield from _zoom(section, radius * (2 * probe.uniform(1024, dim) - 1), "kink in ξ")
     if not probe.depends_on_x:
         return
     directions = normalize(probe.normal(3, dim), dim=-1)
@@ -331,37 +317,37 @@ def find_kinks(probe: Probe, x: Tensor, *, real: bool, torus: bool) -> Iterator[
     section = Section(probe, True, xi[sizes > 0], sizes[sizes > 0], 1.0)
     if not len(section.other):
         return
-    for axis in torch.eye(dim, dtype=torch.float64) if torus else ():
+    for axis in torch.eye(dim, dtype=torch.float64) if probe.torus else ():
         centres = (probe.uniform(8, dim) * (1 - axis)).expand(LEVELS, -1, -1)
         yield from _singular_at(section, centres, axis, "seam")
-    inside = probe.uniform(1024, dim) if torus else 0.2 + 0.6 * probe.uniform(1024, dim)
-    yield from (w for q in (2, 4) for w in _zoom(section, inside, q, "kink in x"))
+    drawn = probe.uniform(1024, dim)
+    yield from _zoom(section, drawn if probe.torus else 0.2 + 0.6 * drawn, "kink in x")
 
 
-def _zoom(section: Section, starts: Tensor, order: int, kind: Kind) -> Iterator[Witness]:
-    """Towards the points where differences of some order are largest, for smaller steps."""
-    dim, unit = starts.shape[1], section.unit
-    stencil = torch.arange(order + 1, dtype=torch.float64) - order / 2
+def _zoom(section: Section, starts: Tensor, kind: Kind) -> Iterator[Witness]:
+    """Towards the points where differences of order 2 or 4 are largest, for smaller steps."""
+    axes, unit = torch.eye(starts.shape[1], dtype=torch.float64), section.unit
 
-    def strength(points: Tensor, h: float) -> Tensor:
+    def strength(points: Tensor, h: float, q: int) -> Tensor:
         """|Δ_h^q f| along each axis, (d, M)."""
-        near = [points[:, None] + h * unit * stencil[:, None] * e for e in torch.eye(dim).double()]
-        values = section(torch.cat(near).flatten(0, 1))
-        values = torch.unflatten(values, -1, (dim, len(points), order + 1)).diff(n=order)[..., 0]
-        return values.abs().amax(dim=0).nan_to_num(nan=0.0, posinf=0.0)
+        stencil = torch.arange(q + 1, dtype=torch.float64)[:, None] - q / 2
+        near = torch.stack([points[:, None] + h * unit * stencil * axis for axis in axes])
+        values = torch.unflatten(section(near.flatten(0, 2)), -1, near.shape[:3])
+        sizes = values.diff(n=q)[..., 0].abs().amax(dim=0)
+        return sizes.nan_to_num(nan=0.0, posinf=0.0)
 
-    first = strength(starts, WIDEST)
-    for axis in range(dim):
-        centre, levels = starts[first[axis].topk(4).indices], []
-        for level in range(LEVELS):
-            h = WIDEST / SHRINK**level
-            drawn = 2 * section.probe.uniform(4, min(96, 4 ** (dim + 1)), dim) - 1
-            near = torch.cat([centre[:, None], centre[:, None] + 2 * h * unit * drawn], dim=1)
-            best = strength(near.flatten(0, 1), h / 2)[axis].reshape(4, -1).argmax(dim=1)
-            centre = near[torch.arange(4), best]
-            levels.append(centre)
-        direction = torch.eye(dim, dtype=torch.float64)[axis]
-        yield from _singular_at(section, torch.stack(levels), direction, kind)
+    for q in (2, 4):
+        first = strength(starts, WIDEST, q)
+        for axis, direction in enumerate(axes):
+            centre, levels = starts[first[axis].topk(4).indices], []
+            for level in range(LEVELS):
+                h = WIDEST / SHRINK**level
+                drawn = 2 * section.probe.uniform(4, min(96, 4 ** (len(axes) + 1)), len(axes)) - 1
+                near = torch.cat([centre[:, None], centre[:, None] + 2 * h * unit * drawn], dim=1)
+                sizes = strength(near.flatten(0, 1), h / 2, q)[axis].reshape(4, -1)
+                centre = near[torch.arange(4), sizes.argmax(dim=1)]
+                levels.append(centre)
+            yield from _singular_at(section, torch.stack(levels), direction, kind)
 
 
 def _singular_at(section: Section, centres: Tensor, axis: Tensor, kind: Kind) -> Iterator[Witness]:
@@ -380,15 +366,14 @@ def _singular_at(section: Section, centres: Tensor, axis: Tensor, kind: Kind) ->
             if rough is None:
                 continue
             q, first, last = rough
-            at, other = c % len(section.other), section.other[c % len(section.other)][None]
-            here, there = _points(centres[first:last, start]), _points(other) * (last - first)
+            pair, at = divmod(c, len(section.other))
+            here = _points(centres[first:last, start])
+            there = _points(section.other[at : at + 1]) * len(here)
             index, none = tuple(int(q * k) for k in axis.tolist()), (0,) * len(axis)
-            numbers = (float(section.sizes[at]) * sizes[q - 1, first:last]).tolist()
-            alpha, beta, x, xi = (
-                (none, index, here, there) if section.in_x else (index, none, there, here)
-            )
-            steps, pair = tuple(h[first:last].tolist()), -1 - c // len(section.other)
-            yield Witness(kind, "", alpha, beta, x, xi, tuple(numbers), steps, pair, 0.0)
+            places = (none, index, here, there) if section.in_x else (index, none, there, here)
+            values_there = (float(section.sizes[at]) * sizes[q - 1, first:last]).tolist()
+            numbers = tuple(values_there), tuple(h[first:last].tolist())
+            yield Witness(kind, "", *places, *numbers, -1 - pair, 0.0)
             return
 
 
