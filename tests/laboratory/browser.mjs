@@ -126,6 +126,7 @@ async function hesitate(page, button, path) {
   let release;
   const held = new Promise((resolve) => (release = resolve));
   await choose(page, task.flow);
+  await page.fill("#output", "0");
   await page.route(path, async (route) => (await held, route.continue()));
   const answer = page.waitForResponse(path);
   await page.click(button);
