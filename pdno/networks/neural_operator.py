@@ -184,7 +184,8 @@ class NeuralOperator(ExactScales):
         """Refuse what is no input on a grid."""
         check_numbers(f, self.lift.weight)
         axes_of_space = self.dim if grid is None else grid.space_axes
-        if f.dim() != axes_of_space + 2 or f.shape[1] != self.in_channels:
+        other_dim = grid is not None and grid.dim != self.dim
+        if other_dim or f.dim() != axes_of_space + 2 or f.shape[1] != self.in_channels:
             axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
             last = f.dim() == self.dim + 2 and f.shape[-1] == self.in_channels
             cure = "call f.movedim(-1, 1)" if last else "build it with other dim and in_channels"

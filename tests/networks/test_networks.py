@@ -415,6 +415,14 @@ def test_wrong_inputs_are_named(shape):
         network(torch.zeros(shape))
 
 
+@pytest.mark.parametrize(("dim", "shape"), [(1, (16, 16)), (2, (16,))])
+@pytest.mark.parametrize("kind", [PDNO, FNO])
+def test_grids_of_another_dimension_are_named(kind, dim, shape):
+    network = kind(dim, 1, 1, width=2, modes=2)
+    with pytest.raises(ValueError, match=r"takes \(B, 1, N1.*other dim"):
+        network(torch.zeros(1, 1, *shape), grid=Grid(shape))
+
+
 def test_wrong_grids_modes_and_times_are_named():
     network = PDNO(1, 1, 1, **TINY)
     f = torch.zeros(1, 1, 16)
@@ -424,5 +432,5 @@ def test_wrong_grids_modes_and_times_are_named():
         network(f, 0.5)
     with pytest.raises(ValueError, match="depends on time: give t"):
         PDNO(1, 1, 1, takes_time=True, **TINY)(f)
-    with pytest.warns(UserWarning, match=r"modes=\(10,\) on a grid of 16 points: it holds \(9,\)"):
+    with pytest.warns(UserWarning, match=r"modes=\(10,\) exceed the \(9,\) of a grid of 16"):
         PDNO(1, 1, 1, modes=10, **TINY)(f)
