@@ -89,7 +89,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         there, in_time = output_grid or grid, times is not None
         u = sources.checked_field("outputs", outputs, there, in_time=in_time)
         if len(f) != len(u):
-            raise ValueError(f"{len(f)} inputs but {len(u)} outputs; expected as many")
+            raise ValueError(f"{len(f)} inputs but {len(u)} outputs; expected equal numbers")
         if frames is not None and len(frames) != u.shape[1]:
             raise ValueError(f"{len(frames)} times but {u.shape[1]} frames of outputs")
         parameters = sources.checked_parameters(pde_parameters or {}, len(u))

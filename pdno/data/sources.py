@@ -229,7 +229,7 @@ def checked_field(name: str, numbers: object, grid: Grid, *, in_time: bool) -> T
         raise _not_floats(name, field.dtype)
     cure = ""
     if field.shape[first:] == grid.shape:
-        cure = f"{name}[:, {':, ' * in_time}None] has the axis of channels"
+        cure = f"{name}[:, {':, ' * in_time}None] adds the channel axis"
     elif field.shape[first:-1] == grid.shape:
         cure = f"channels come before space, as in numpy.moveaxis({name}, -1, {first})"
     check_shape(name, field, "B", *["T"] * in_time, "C", *grid.shape, cure=cure)

@@ -61,7 +61,7 @@ class Exported:
     def __str__(self) -> str:
         size = self.path.stat().st_size / 2**20
         difference = f"relative difference from torch {self.difference:.1e}"
-        return f"{self.path}: {size:.1f} MiB, {difference} (at most {TOLERANCE:g} is kept)"
+        return f"{self.path}: {size:.1f} MiB, {difference} (limit {TOLERANCE:g})"
 
     def model_card(self, usage: str, folder: Path | None) -> str:
         """The model card of the file, followed by that of the operator in a folder, if any."""

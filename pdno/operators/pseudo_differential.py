@@ -314,8 +314,8 @@ def values_key(grid: Grid, t: Time) -> Key:
 @lru_cache(maxsize=256)
 def _warn_of_modes(kept: Modes, fitting: Modes, shape: tuple[int, ...]) -> None:
     grid = f"a grid of {' x '.join(map(str, shape))} points"
-    cure = "the operator leaves the higher ones out; take a finer grid to have them all"
-    warnings.warn(f"modes={kept} on {grid}: it holds {fitting}, and {cure}", stacklevel=3)
+    cure = "higher ones are ignored; use a finer grid or fewer modes"
+    warnings.warn(f"modes={kept} exceed the {fitting} of {grid}: {cure}", stacklevel=3)
 
 
 class FourierIntegralOperator(PseudoDifferentialOperator):

@@ -400,7 +400,7 @@ NAN = torch.where(torch.arange(3).reshape(3, 1, 1) == 2, torch.nan, FIELD)
         (NAN, FIELD, None, "inputs of sample 2 have NaN or infinity: leave it out"),
         (FIELD, NAN / 0, None, "outputs of sample 0 have NaN or infinity"),
         (FIELD.tolist(), FIELD, None, "inputs are a list; expected a tensor or NumPy array"),
-        (FIELD[:, 0], FIELD, None, r"inputs\[:, None\] has the axis of channels"),
+        (FIELD[:, 0], FIELD, None, r"inputs\[:, None\] adds the channel axis"),
         (FIELD, FIELD.long(), None, "outputs are of type torch.int64; expected real floats"),
         (FIELD, FIELD.cfloat(), None, "outputs are of type torch.complex64"),
     ],
