@@ -327,6 +327,7 @@ def discover(
         u, times, terms or None, period=period, window=window, tolerance=tolerance
     )
     discovery.write(out)
+    print(f"{len(times)} frames, t = {times[0]:g} to {times[-1]:g}")
     print(discovery)
     for field, name in enumerate(discovery.generator.names if discovery.accepted else ()):
         symbol = discovery.generator.linear_symbol(field)

@@ -124,7 +124,11 @@ def _arrays(path: Path, file: BinaryIO | None, stack: ExitStack) -> tuple[str, I
         return "MAT v5", _mat5_arrays(file, size)
     if 0 in head[:4]:
         raise PublishedFileError("it may be a MAT v4 file: save it with -v7 in MATLAB")
-    expected = "expected a NumPy, MAT, HDF5 or torch file, not a web page: download it again"
+    expected = "expected a NumPy, MAT, HDF5 or torch file"
+    if b"<html" in head.lower() or b"<!doctype" in head.lower():
+        expected += ", not a web page: download it again"
+    elif b"vtk" in head.lower() or b"$MeshFormat" in head:
+        expected += "; pdno.read_meshes reads meshes"
     raise PublishedFileError(f"it starts with {head[:12]!r}; {expected}")
 
 

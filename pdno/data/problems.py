@@ -425,8 +425,9 @@ class Layout(Record):
     """Whether the points lie on a torus, or else in a box; a torus, or what the file says."""
     offset: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Position of the first point in its cell, as in pdno.Grid; 0.5 for cell centres."""
-    times: tuple[float, ...] | None = None
-    """Times of the frames of the outputs; what the file says, else 1, 2, ... by default."""
+    times: tuple[float, ...] | str | None = None
+    """Times of the frames of the outputs, or the name of an array of them; those of the file, else
+    1, 2, ... by default."""
     coordinates: str | None = None
     """Name of the array of the coordinates of scattered points, (P, d), or (samples, P, d)."""
     output_coordinates: str | None = None

@@ -120,9 +120,9 @@ def read_trajectories(file: DataFile) -> tuple[Tensor, tuple[float, ...]]:
     "ntx", `times` are 0, 1, ... by default. Otherwise inputs are the frame at t = 0.
     """
     if file.outputs and not file.inputs:
-        arrays = read_arrays(file.path, file.outputs)
+        arrays = read_arrays(file.path, [*file.outputs, *_times_array(file)])
         frames, _, axes = _fields(arrays, file.outputs, "output_axes", file.output_axes)
-        times = file.times or tuple(map(float, range(frames.shape[1])))
+        times = _stated_times(file, arrays) or tuple(map(float, range(frames.shape[1])))
         in_time, periodic = "t" in axes, file.periodic is not False
     else:
         data = open_file(file)
@@ -133,7 +133,9 @@ def read_trajectories(file: DataFile) -> tuple[Tensor, tuple[float, ...]]:
             frames, times = frames[:, 1:], times[1:]
     if not in_time or not periodic:
         wrong = "points in a box" if in_time else "no frames in time"
-        raise ValueError(f"{file.path} has {wrong}; expected trajectories on a periodic grid")
+        cure = "" if in_time else ", such as --outputs u --output-axes ntx"
+        expected = f"expected trajectories on a periodic grid{cure}"
+        raise ValueError(f"{file.path} has {wrong}; {expected}")
     return frames.double(), times
 
 
@@ -162,14 +164,15 @@ def _open_arrays(file: DataFile) -> OperatorDataset:
     geometry = (file.coordinates, file.output_coordinates, file.weights, file.mask)
     if file.coordinates is None and (file.output_coordinates or file.weights or file.box):
         raise ValueError("points of outputs, weights or a box, but no points: name `coordinates`")
-    arrays = read_arrays(file.path, [*file.inputs, *file.outputs, *filter(None, geometry)])
+    others = [*filter(None, geometry), *_times_array(file)]
+    arrays = read_arrays(file.path, [*file.inputs, *file.outputs, *others])
     inputs, names, axes = _fields(arrays, file.inputs, "input_axes", file.input_axes)
     alike = arrays[file.outputs[0]].ndim == len(axes)
     output_axes = file.output_axes or (axes if alike else None)
     outputs, output_names, output_axes = _fields(arrays, file.outputs, "output_axes", output_axes)
     if "t" in axes:
         raise ValueError(f"axes {axes!r} of the inputs have a time: use `outputs` for frames")
-    times: Sequence[float] | None = file.times
+    times: Sequence[float] | None = _stated_times(file, arrays)
     if "t" in output_axes:
         times = times or range(1, outputs.shape[1] + 1)
     elif times is not None:
@@ -185,6 +188,21 @@ def _open_arrays(file: DataFile) -> OperatorDataset:
         _refuse_scattered(file, inputs)
         options["mask"] = file.mask and arrays[file.mask]
     return OperatorDataset.from_arrays(inputs, outputs, grid, times, **options)
+
+
+def _times_array(file: DataFile) -> list[str]:
+    """The name of the array of times, if one is named."""
+    return [file.times] if isinstance(file.times, str) else []
+
+
+def _stated_times(file: DataFile, arrays: Mapping[str, np.ndarray]) -> tuple[float, ...] | None:
+    """The times that are listed, or those of the array that is named; None by default."""
+    if not isinstance(file.times, str):
+        return file.times
+    values = np.squeeze(arrays[file.times])  # MAT files store rows or columns
+    if values.ndim != 1:
+        raise ValueError(f"times {file.times!r} have shape {values.shape}; expected (frames,)")
+    return tuple(map(float, values))
 
 
 def _refuse_scattered(file: DataFile, inputs: Tensor) -> None:
@@ -454,9 +472,9 @@ def _range(values: np.ndarray) -> str:
 
 
 def read_meshes(
-    files: Sequence[Path | str],
-    inputs: Sequence[str],
-    outputs: Sequence[str],
+    files: Path | str | Sequence[Path | str],
+    inputs: str | Sequence[str],
+    outputs: str | Sequence[str],
     *,
     box: tuple[float, float] | None = None,
     transform: Transform = "sum",
@@ -472,8 +490,10 @@ def read_meshes(
         box: Coordinates that become 0 and 1, the same for all axes and files; by default those
             that all meshes fit into.
     """
+    files = [files] if isinstance(files, (str, Path)) else files
     if not files:
         raise ValueError("no mesh files; expected one for each sample")
+    inputs, outputs = ([part] if isinstance(part, str) else part for part in (inputs, outputs))
     meshes = [_read_mesh(Path(file), [*inputs, *outputs]) for file in files]
     if len({x.shape[1] for x, _, _ in meshes}) > 1:
         raise ValueError("some of the meshes are plane and others are not; expected alike")
@@ -509,6 +529,9 @@ def _read_mesh(
         raise ValueError(f"{file} has cells of the types {existing}; expected {kind}")
     cells = np.asarray(mesh.cells_dict[kind])
     for name in names:
+        if name in mesh.cell_data and name not in mesh.point_data:
+            cure = "interpolate them to the vertices"
+            raise ValueError(f"{name!r} of {file} are cell data; expected point data: {cure}")
         check_choice(f"point data of {file}", name, mesh.point_data)
     used, numbers = np.unique(cells, return_inverse=True)
     data = {

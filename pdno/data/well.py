@@ -172,6 +172,9 @@ class WellSource(FileSource):
                     raise ValueError(f"{header.path} and {first.path} have different {name}")
         chosen = _choose(first, layout)
         self.fields = [[first.fields[name] for name in names] for names in chosen]
+        if isinstance(layout.times, str):
+            cure = "leave out times, or list them"
+            raise ValueError(f"{first.path} has times of its own, not {layout.times!r}: {cure}")
         self.times = (layout.times or first.times) if self.fields[1][0].by_time else None
         if self.times is not None and len(self.times) != len(first.times):
             raise ValueError(f"{len(self.times)} times for {len(first.times)} frames")

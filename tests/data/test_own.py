@@ -56,6 +56,16 @@ def test_several_arrays_and_channels_last(tmp_path):
     assert data.channels == (("k", "f"), ("u_0", "u_1"))
 
 
+def test_times_are_those_of_an_array(tmp_path):
+    a, u = numbers(N, X), numbers(N, 3, X)
+    np.savez(tmp_path / "own.npz", a=a, u=u, t=[0.5, 1.0, 2.5])
+    options = {"inputs": "a", "outputs": "u", "output_axes": "ntx"}
+    data = pdno.read_own(tmp_path / "own.npz", **options, times="t")
+    assert data.times == (0.5, 1.0, 2.5)
+    with pytest.raises(ValueError, match="own.npz has no array 'when'"):
+        pdno.read_own(tmp_path / "own.npz", **options, times="when")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

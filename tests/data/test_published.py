@@ -417,6 +417,7 @@ def test_foreign_files_are_refused_with_the_cure(tmp_path):
     path = tmp_path / "x.mat"
     for content, message in (
         (b"<!DOCTYPE html><html>", r"starts with .*web page"),
+        (b"# vtk DataFile Version 5.1", "pdno.read_meshes reads meshes"),
         (b"", "starts with b''"),
         (bytes(600), "MAT v4"),
         (b"\x80\x02}.", r"before torch 1\.6"),

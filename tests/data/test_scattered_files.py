@@ -96,8 +96,14 @@ def test_meshes_are_points_with_the_weights_of_their_cells(tmp_path):
     torch.testing.assert_close(dataset.grid.weights.sum(1), torch.ones(2).double())
     f, u = dataset[1]
     torch.testing.assert_close(f[1] * f[2], u[0])
+    named = pdno.read_meshes(files[0], "f", "u")
+    assert len(named) == 1 and (named.channels.inputs, named.channels.outputs) == (("f",), ("u",))
     with pytest.raises(ValueError, match="point data of .* is 'p'; expected one of f, flow, u"):
         pdno.read_meshes(files, ["p"], ["u"])
+    cells = tmp_path / "cells.vtu"
+    meshio.Mesh(plane, [("triangle", mesh.t.T)], cell_data={"f": [mesh.t[0]]}).write(cells)
+    with pytest.raises(ValueError, match="'f' of .*cells.vtu are cell data; expected point data"):
+        pdno.read_meshes([cells], "f", "f")
     (tmp_path / "no.vtu").write_text("nothing")
     with pytest.raises(ValueError, match="is no mesh that meshio can read"):
         pdno.read_meshes([tmp_path / "no.vtu"], ["f"], ["u"])

@@ -236,6 +236,7 @@ def test_what_is_not_alike_or_not_there_is_refused(tmp_path):
         ({"outputs": ["density", "pressure"]}, "are not alike: name fields that all vary in time"),
         ({"outputs": "gamma"}, "are not alike"),
         ({"times": [1.0]}, "1 times for 3 frames"),
+        ({"times": "t"}, "has times of its own, not 't': leave out times, or list them"),
         ({"split": "test"}, "has no folder data with splits: leave out split='test'"),
         ({"input": "density"}, r"input: unknown key; did you mean 'inputs'\?"),
     ):

@@ -48,11 +48,23 @@ def test_inputs_are_the_frame_at_zero(trajectories, tmp_path, capsys):
     assert "u_t = 0.5 u_x + 0.02 u_xx" in capsys.readouterr().out
 
 
+def test_times_may_be_an_array_of_the_file(trajectories, tmp_path, capsys):
+    path, out = tmp_path / "u.npz", str(tmp_path / "out")
+    times = 0.5 * np.arange(trajectories.shape[1])
+    np.savez(path, u=trajectories, t=times[None], wrong=np.eye(2))
+    words = ["discover", str(path), "--out", out, "--outputs", "u", "--output-axes", "ntx", *TERMS]
+    assert main([*words, "--times", "t"]) == 0
+    assert f"{len(times)} frames, t = 0 to {times[-1]:g}" in capsys.readouterr().out
+    assert main([*words, "--times", "wrong"]) == 2
+    assert "times 'wrong' have shape (2, 2); expected (frames,)" in capsys.readouterr().err
+
+
 def test_data_without_time_or_in_a_box_are_refused(trajectories, tmp_path, capsys):
     np.savez(tmp_path / "u.npz", u=trajectories.numpy())
     words = ["discover", str(tmp_path / "u.npz"), "--out", str(tmp_path / "o"), "--outputs", "u"]
     assert main([*words, "--output-axes", "nxy"]) == 2
-    assert "no frames in time" in capsys.readouterr().err
+    assert "no frames in time; expected" in (problem := capsys.readouterr().err)
+    assert "--output-axes ntx" in problem
     assert main([*words, "--output-axes", "ntx", "--no-periodic"]) == 2
     assert "points in a box" in capsys.readouterr().err
 
