@@ -60,6 +60,9 @@ html_math_renderer = "mathml"
 html_show_sourcelink = False
 html_show_sphinx = False
 html_copy_source = False
+html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["pdno.css"]
 
 LOGGER = logging.getLogger("pdno.docs")
 INTERNAL = ("pdno.__main__", "pdno.native", "pdno.benchmark")
