@@ -142,8 +142,10 @@ def test_existing_folders_with_other_contents_are_refused(capsys, tmp_path):
     assert (code, output) == (2, "") and errors.count("\n") == 1
     assert "seed: 0 there, 1 asked for" in errors
     assert before == {path.name: sha256(path) for path in out.iterdir()}
-    (tmp_path / "thesis.tex").write_text("mine")
-    for place in (tmp_path, tmp_path / "thesis.tex"):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("mine")
+    for place in (mine, mine / "thesis.tex"):
         code, output, errors = run(capsys, *HEAT, "--out", place)
         assert (code, output) == (2, "") and errors.count("\n") == 1 and "thesis.tex" in errors
 
@@ -222,7 +224,7 @@ def test_info_of_partial_and_damaged_datasets(capsys, tmp_path):
     assert code == 0 and "heat, PARTIAL, 1 samples so far" in output
     (tmp_path / "manifest.json").write_text("{}")
     code, output, errors = run(capsys, "data", "info", tmp_path)
-    assert (code, output) == (2, "") and "damaged or not a manifest of ours" in errors
+    assert (code, output) == (2, "") and "damaged or not a manifest" in errors
 
 
 @pytest.mark.parametrize("name", ["absent", "empty", "note.txt"])
@@ -266,7 +268,7 @@ def test_the_demo_shows_an_operator_on_a_new_sample(tmp_path):
         with Image.open(tmp_path / f"heat-prediction{ending}") as picture:
             assert np.ptp(np.asarray(picture.convert("L"))) > 100
             assert getattr(picture, "n_frames", 1) == (20 if ending == ".gif" else 1)
-    assert "results/operators, and not in the package" in show_operator(tmp_path, tmp_path / "no")
+    assert "only a clone of the repository has" in show_operator(tmp_path, tmp_path / "no")
 
 
 def test_the_pages_of_the_demo_have_the_operator_of_flows(tmp_path):
