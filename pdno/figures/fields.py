@@ -19,11 +19,13 @@ import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.cm import ScalarMappable
 from matplotlib.tri import Triangulation
+from PIL import Image
 
 from pdno.figures.style import COLOURS, Axes, Figure, figure_style, spread
 from pdno.files.atomic import atomic_path, write_text
 
 FRAMES, CHANNELS = 4, 3  # that are drawn at most
+NEARLY_WHITE = 248  # of 255; the middle of the diverging colour map is 247
 PER_SECOND = 8
 LONG_EDGE = 3.0  # of triangles between scattered points, in medians of the longest edges
 ONE_SIGN = 0.1  # up to this share of the largest value a field may go beyond zero
@@ -282,6 +284,23 @@ def _channel_name(names: Sequence[str], channel: int, count: int) -> str:
     return f"{names[0]} {channel + 1}" if count > 1 else names[0]
 
 
+def on_white(frame: Image.Image) -> Image.Image:
+    """A frame in 256 colours with its background still white, not mixed with pale colours."""
+    image = frame.convert("RGB").quantize(256)
+    palette = np.array(image.getpalette()).reshape(-1, 3)
+    palette[palette.min(1) >= NEARLY_WHITE] = 255
+    image.putpalette(palette.ravel().tolist())
+    return image
+
+
+class _WhiteWriter(PillowWriter):
+    _frames: list[Image.Image]
+
+    def finish(self) -> None:
+        self._frames = [on_white(frame) for frame in self._frames]
+        super().finish()
+
+
 @dataclass(frozen=True)
 class Animation:
     """A figure that changes with its frames; a notebook plays it."""
@@ -301,7 +320,7 @@ class Animation:
         elif target.suffix == ".gif":
             with tempfile.TemporaryDirectory() as folder, figure_style(ANIMATION_SETTINGS):
                 frames = Path(folder) / "frames.gif"
-                self._movie().save(frames, writer=PillowWriter(fps=PER_SECOND))
+                self._movie().save(frames, writer=_WhiteWriter(fps=PER_SECOND))
                 with atomic_path(target) as temporary:
                     temporary.write_bytes(frames.read_bytes())
         else:

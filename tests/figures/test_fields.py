@@ -9,7 +9,14 @@ import pytest
 from matplotlib.image import imread
 from PIL import Image
 
-from pdno.figures.fields import animate_sample, centred, field_style, plot_sample, signed
+from pdno.figures.fields import (
+    animate_sample,
+    centred,
+    field_style,
+    on_white,
+    plot_sample,
+    signed,
+)
 from pdno.figures.style import figure_style, save_figure
 
 
@@ -120,6 +127,13 @@ def test_target_and_prediction_share_their_colours():
     assert limits["error"][0] == -limits["error"][1]
 
 
+def test_a_pale_background_of_a_frame_becomes_white():
+    pale = Image.new("RGB", (40, 20), (252, 251, 251))
+    pale.paste((247, 247, 247), (0, 0, 10, 20))
+    pixels = np.asarray(on_white(pale).convert("RGB"))
+    assert (pixels[:, 10:] == 255).all() and (pixels[:, :10] == 247).all()
+
+
 def test_the_middle_of_an_animation_is_its_frame_and_files_need_nothing_else(tmp_path):
     rng = np.random.default_rng(0)
     for shape in ((8,), (4, 6)):
@@ -141,6 +155,9 @@ def test_the_middle_of_an_animation_is_its_frame_and_files_need_nothing_else(tmp
         assert animation.figure.get_suptitle() == "one, t = 3"
     with Image.open(animation.save(tmp_path / "way.gif")) as picture:
         assert picture.n_frames == 5
+        for frame in range(5):
+            picture.seek(frame)
+            assert picture.convert("RGB").getpixel((1, 1)) == (255, 255, 255)
     text = animation.save(tmp_path / "way.html").read_text(encoding="utf-8")
     assert text.count("data:image/png;base64") == 5
     assert "http" not in text and "fa-" not in text and "▶" in text
