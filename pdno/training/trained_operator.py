@@ -388,7 +388,8 @@ class TrainedOperator(nn.Module):
             kind = "points" if isinstance(sampling.grid, Points) else kind
             facts["channels"] = f"{sampling.input_channels} -> {sampling.output_channels}"
             facts["trained on"] = f"{' x '.join(map(str, sampling.grid.shape))} {kind}"
-        errors = [metric for metric in self.metrics if metric.metric == "relative_l2"]
+        splits = ("train", "test", "validation")
+        errors = [m for m in self.metrics if m.metric == "relative_l2" and m.split in splits]
         return facts | {f"error of {m.split} {m.resolution}": f"{m.value:.4g}" for m in errors}
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@ import copy
 import csv
 import itertools
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -509,6 +510,12 @@ def test_targets_without_a_norm_are_refused():
     f = torch.randn(4, 1, 16)
     with pytest.raises(ValueError, match="a target is zero everywhere"):
         fit(Scale(), OperatorDataset.from_arrays(f, 0 * f, GRID), epochs=1)
+
+
+def test_a_trained_operator_prints_errors_of_its_own_samples_alone():
+    folder = Path(__file__).parents[2] / "results" / "operators" / "darcy"
+    printed = repr(pdno.load(folder))
+    assert "error of test 32" in printed and "solver" not in printed and len(printed) < 300
 
 
 def test_a_run_says_what_it_is_and_draws_its_test_samples():
