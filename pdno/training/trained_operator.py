@@ -325,7 +325,8 @@ class TrainedOperator(nn.Module):
         weights = verified_path(folder / run_folder.WEIGHTS)
         if (state := run_folder.file_state(weights, record.sha256)) != "right":
             problem = "missing" if state == "missing" else "damaged, or of another operator"
-            raise ValueError(f"cannot read {weights}, which is {problem}: save it anew")
+            cure = "copy the whole folder again, or save it anew"
+            raise ValueError(f"cannot read {weights}, which is {problem}: {cure}")
         tensors, _ = checkpoint.read_tensors(weights, device)
         grid, parts = record.sampling.grid, checkpoint.split_names(tensors)
         most = sum(tensor.numel() for tensor in parts["network"].values())
