@@ -345,7 +345,8 @@ class NeuralOperator(ExactScales):
         if self.extension is not None or any(isinstance(p, int) and p for p in self.padding):
             padding = self.extension or self.padding
             raise ValueError(
-                f"padding={padding} on scattered points: expected a fraction of the domain, like 0.25"
+                f"padding={padding} on scattered points: expected a fraction of the domain, "
+                "for example 0.25"
             )
         if len(set(self.padding)) > 1:
             raise ValueError(f"padding={self.padding} on scattered points: expected one fraction")
