@@ -303,7 +303,7 @@ def verify(paths: Sequence[Path]) -> tuple[str, bool]:
     states = {path: (state, cure) for path, state, cure in findings}
     lines = [f"{s:8} {path}{f': {cure}' * bool(cure)}" for path, (s, cure) in states.items()]
     counts = Counter(state for state, _ in states.values())
-    lines.append(f"{len(states)} files: {', '.join(f'{n} {s}' for s, n in counts.items())}")
+    lines.append(f"checked: {', '.join(f'{n} {s}' for s, n in counts.items())}")
     return "\n".join(lines), not any(cure for _, cure in states.values())
 
 

@@ -76,7 +76,7 @@ class LipschitzReport:
             cells = ["" if n is None else f"{n:.4g}" for n in (*parts, estimate, bound)]
             lines.append(f"{name:<12}" + "".join(f"{cell:>10}" for cell in cells))
         below = "" if self.sampled is None else f"{self.sampled:.4g} <= "
-        probable = f"Lip(u) <= {self.probable:.4g} but for a probability of {self.failure:g}"
+        probable = f"Lip(u) <= {self.probable:.4g} with probability at least 1 - {self.failure:g}"
         return "\n".join([*lines, probable, f"{below}Lip(u) <= {self.bound:.4g}"])
 
 
@@ -246,7 +246,7 @@ class _LinearParts:
 
             T_j = N_0j + Σ_{i=1..j} N_ij ε_i T_{i-1},   N_ij = ‖A_j d_j A_{j-1} ... d_{i+1} A_i‖,
 
-        as in docs/theory_operators.md. All N_ij hold but for a probability of `failure`.
+        as in docs/theory_operators.md. All N_ij hold with probability at least 1 - `failure`.
         """
         count = self.last + 2
         chance = 2 * failure / (count * (count + 1))
