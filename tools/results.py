@@ -74,9 +74,9 @@ HEADLINE = (
     ("Darcy, 64 × 64", "darcy-64", "PDNO classical", "FNO"),
     (
         "Navier-Stokes, ν = 1e-5, 64 × 64",
-        "navier-stokes-substeps",
-        "PDNO, fine state",
-        "FNO, fine state",
+        "navier-stokes-best",
+        "PDNO fine state",
+        "FNO fine state",
     ),
     ("Burgers, 1024 points", "burgers-1024", "PDNO a(x,ξ)", "FNO"),
     ("Heat, 1024 points", "heat-small", "PDIO e^{tA(ξ)}", "PDIO a(x,ξ,t)"),
