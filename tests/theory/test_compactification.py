@@ -57,6 +57,7 @@ def test_constants_contain_dense_samples(case):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(5400)  # five seconds a symbol
 def test_constants_of_five_hundred_symbols_contain_dense_samples():
     cases = [case for case in expressions(count=750, seed=1) if case.dim < 3]
     assert len(cases) == 500
