@@ -81,7 +81,7 @@ class Experiment(Record):
         file, problem, network = (values.get(key) for key in ("file", "problem", "network"))
         file = file.get("path") if isinstance(file, dict) else file
         if isinstance(file, str) and file and "resolution" not in values:
-            points = f"the points per axis in training, which `pdno data info {file}` says"
+            points = f"the points per axis in training, which `pdno data info {file:.120}` says"
             raise ValueError(f"resolution is missing: give {points}, or a divisor of them")
         # where the network is wrong, that is said, and nothing of a missing model
         kind = network.get("kind") if isinstance(network, dict) else network
