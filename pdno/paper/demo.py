@@ -59,7 +59,8 @@ def runs_for_pages(
 ) -> dict[str, list[Path]]:
     """The runs to be shown in a browser, by the name of the page, after `run_demo`.
 
-    The certificates of the trained PDNO a(x,ξ) would take minutes: classical symbols are proved.
+    Darcy flow shows the operator of the repository instead of the trained PDNO a(x,ξ), whose
+    certificates take minutes.
     """
     flows = [run for run in demo(preset).experiments if run.name == "darcy"]
     pages = {"darcy": [run_folder(flow, folder / "runs") for flow in flows]}
